@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.message import Payload
-from holdfast.domain.record.reconcile import Remembered, reconcile
-from holdfast.domain.record.wordings import Shown
+from holdfast.domain.record.grouping import Shown
+from holdfast.domain.record.memory import Remembered
+from holdfast.domain.record.reconcile import reconcile
 
 IDS = [f"id{number}" for number in range(6)]
 

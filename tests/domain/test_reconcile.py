@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.domain.record.fingerprint import fingerprint
-from holdfast.domain.record.reconcile import Reconciled, Remembered, reconcile, remember
-from holdfast.domain.record.wordings import Shown
+from holdfast.domain.record.grouping import Shown
+from holdfast.domain.record.memory import Remembered, remember
+from holdfast.domain.record.reconcile import Reconciled, reconcile
 from holdfast.domain.repair import INTERRUPTED
 
 FIELDS = [

@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.domain.record import reconcile as module
-from holdfast.domain.record.reconcile import Reconciled, Remembered
-from holdfast.domain.record.wordings import Shown
+from holdfast.domain.record.grouping import Shown
+from holdfast.domain.record.memory import Remembered
+from holdfast.domain.record.reconcile import Reconciled
 
 WORDS = st.sampled_from(["yes", "no", "", "yes"])
 REFS = st.sampled_from([("a",), ("b",), ("b", "c"), ()])

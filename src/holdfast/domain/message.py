@@ -7,7 +7,7 @@ payload when it is frozen, so that a long session folds without parsing what it 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +17,7 @@ from holdfast.errors import Damaged, InvalidMessage
 
 Role = Literal["system", "user", "assistant", "tool"]
 Payload = dict[str, Any] | list[Any]
+Payloads = Sequence[Payload]
 
 USUAL_FORMAT = "openai.chat"
 """The format a message has unless it says otherwise. Its name is left out of storage when it is

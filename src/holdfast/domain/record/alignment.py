@@ -14,15 +14,20 @@ from collections.abc import Hashable, Sequence
 CELLS_MAX = 160_000
 """The largest table that is filled for one gap."""
 
+Items = Sequence[Hashable]
+Found = list[int | None]
+"""For each item that was said its place among the known ones, if it has one."""
+Pairs = list[tuple[int, int]]
+"""A known place, and the said one that it lies beside."""
 Span = tuple[int, int, int, int]
 """Start and end in the known sequence, start and end in the said one."""
 
 
-def align(known: Sequence[Hashable], said: Sequence[Hashable]) -> list[int | None]:
+def align(known: Items, said: Items) -> Found:
     """For each item of `said` the place in `known` it lies beside, ascending; None where there is
     none.
     """
-    found: list[int | None] = [None] * len(said)
+    found: Found = [None] * len(said)
     spans: list[Span] = [(0, len(known), 0, len(said))]
     while spans:
         span = _strip(known, said, spans.pop(), found)
@@ -39,7 +44,7 @@ def align(known: Sequence[Hashable], said: Sequence[Hashable]) -> list[int | Non
     return _earliest(said, found)
 
 
-def _earliest(said: Sequence[Hashable], found: list[int | None]) -> list[int | None]:
+def _earliest(said: Items, found: Found) -> Found:
     """Of equal items that could lie beside one place, the first: what is said again later is said
     anew.
     """
@@ -55,37 +60,38 @@ def _earliest(said: Sequence[Hashable], found: list[int | None]) -> list[int | N
         last = at
         if others:
             last = others.popleft()
-            found[last], found[at] = place, None
+            found[last] = place
+            found[at] = None
             others.append(at)
     return found
 
 
 def _strip(
-    known: Sequence[Hashable],
-    said: Sequence[Hashable],
+    known: Items,
+    said: Items,
     span: Span,
-    found: list[int | None],
+    found: Found,
 ) -> Span:
     a, b, c, d = span
     while a < b and c < d and known[a] == said[c]:
         found[c] = a
-        a, c = a + 1, c + 1
+        a += 1
+        c += 1
     while a < b and c < d and known[b - 1] == said[d - 1]:
-        b, d = b - 1, d - 1
+        b -= 1
+        d -= 1
         found[d] = b
     return a, b, c, d
 
 
-def _pivots(
-    known: Sequence[Hashable], said: Sequence[Hashable], span: Span
-) -> list[tuple[int, int]]:
+def _pivots(known: Items, said: Items, span: Span) -> Pairs:
     a, b, c, d = span
     once = _once(known, a, b)
     pairs = [(once[item], at) for item, at in _once(said, c, d).items() if item in once]
     return _ascending(sorted(pairs, key=lambda pair: pair[1]))
 
 
-def _once(items: Sequence[Hashable], start: int, end: int) -> dict[Hashable, int]:
+def _once(items: Items, start: int, end: int) -> dict[Hashable, int]:
     places: dict[Hashable, int] = {}
     again: set[Hashable] = set()
     for at in range(start, end):
@@ -95,7 +101,7 @@ def _once(items: Sequence[Hashable], start: int, end: int) -> dict[Hashable, int
     return {item: at for item, at in places.items() if item not in again}
 
 
-def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _ascending(pairs: Pairs) -> Pairs:
     """The longest run of pairs, given in said order, whose known places ascend."""
     tops: list[int] = []
     ends: list[int] = []
@@ -113,23 +119,22 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return run[::-1]
 
 
-def _between(
-    pivots: list[tuple[int, int]], span: Span, found: list[int | None]
-) -> list[Span]:
+def _between(pivots: Pairs, span: Span, found: Found) -> list[Span]:
     a, b, c, d = span
     spans = []
     for place, at in pivots:
         found[at] = place
         spans.append((a, place, c, at))
-        a, c = place + 1, at + 1
+        a = place + 1
+        c = at + 1
     return [*spans, (a, b, c, d)]
 
 
 def _fill_table(
-    known: Sequence[Hashable],
-    said: Sequence[Hashable],
+    known: Items,
+    said: Items,
     span: Span,
-    found: list[int | None],
+    found: Found,
 ) -> None:
     """The textbook table. Of equally long ways the one that lies latest in `known`: a dropped head
     is the usual cut.
@@ -137,18 +142,19 @@ def _fill_table(
     a, b, c, d = span
     rows = [[0] * (d - c + 1)]
     for place in range(a, b):
-        above, row = rows[-1], [0]
+        above = rows[-1]
+        row = [0]
         for index, item in enumerate(said[c:d]):
-            row.append(
-                above[index] + 1
-                if item == known[place]
-                else max(above[index + 1], row[index])
-            )
+            if item == known[place]:
+                row.append(above[index] + 1)
+            else:
+                row.append(max(above[index + 1], row[index]))
         rows.append(row)
     while a < b and c < d:
         here = rows[b - a][d - c]
         if here and known[b - 1] == said[d - 1]:
-            b, d = b - 1, d - 1
+            b -= 1
+            d -= 1
             found[d] = b
         elif rows[b - a][d - c - 1] == here:
             d -= 1
@@ -156,9 +162,7 @@ def _fill_table(
             b -= 1
 
 
-def _nth_by_nth(
-    known: Sequence[Hashable], said: Sequence[Hashable], span: Span
-) -> list[tuple[int, int]]:
+def _nth_by_nth(known: Items, said: Items, span: Span) -> Pairs:
     a, b, c, d = span
     places: dict[Hashable, list[int]] = {}
     for place in range(b - 1, a - 1, -1):

@@ -5,12 +5,15 @@ laid in the order in which the handle remembers them, and what the view shows be
 them, after its neighbour.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence, Set
+from functools import cached_property
 
 import msgspec
 
-from holdfast.domain.message import Payload
+from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, worded
+from holdfast.domain.record.grouping import Refs, View
+from holdfast.domain.record.memory import Held
 from holdfast.domain.repair import MADE
 
 Wording = Callable[[str], Payload | None]
@@ -25,10 +28,18 @@ class Atom(msgspec.Struct):
     made it.
     """
 
-    refs: tuple[str, ...]
+    refs: Refs
     payload: Payload
     print: Fingerprint
     taken: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is a message, and nothing in the list has turned out to show it yet."""
+        return bool(self.refs) and not self.taken
+
+
+Atoms = Sequence[Atom]
 
 
 class Match(msgspec.Struct):
@@ -42,11 +53,15 @@ class Match(msgspec.Struct):
     at: int
     print: Fingerprint
     text: str | None = None
-    refs: tuple[str, ...] | None = None
+    refs: Refs | None = None
     believed: Payload | None = None
     place: int | None = None
     certain: bool = False
     made: bool = False
+
+
+Presented = tuple[Payload, list[int]]
+"""What an object of the caller's said, and the places of the atoms that it showed."""
 
 
 class Base(msgspec.Struct):
@@ -56,59 +71,68 @@ class Base(msgspec.Struct):
     """
 
     atoms: list[Atom]
-    objects: dict[int, list[tuple[Payload, list[int]]]]
+    objects: dict[int, list[Presented]]
     alias: dict[Fingerprint, Fingerprint]
-    spent: Collection[str] = ()
+    spent: Set[str]
 
 
 def settle(claim: Match, place: int, base: Base) -> Match:
     atom = base.atoms[place]
     atom.taken = True
-    claim.refs, claim.believed, claim.place = atom.refs, atom.payload, place
+    claim.refs = atom.refs
+    claim.believed = atom.payload
+    claim.place = place
     return claim
 
 
 def lay_base(
-    remembered: Iterable[tuple[object, Payload, tuple[str, ...]]],
+    remembered: Held,
     *,
-    shown: Iterable[tuple[Payload, tuple[str, ...]]],
+    shown: View,
     used: set[str],
     wording: Wording,
-    said: Sequence[Payload],
-    spent: Collection[str] = (),
+    said: Payloads,
+    spent: Set[str],
 ) -> Base:
     """What a handle remembers, and between it, after its neighbour, what the view shows besides."""
-    is_said = _SaidExactly(said)
-    owned = [
-        (held, payload, _take_apart(payload, refs, wording, is_said))
-        for held, payload, refs in remembered
-    ]
-    own = [atom for _, _, parts in owned for atom in parts]
-    view = [
-        atom
-        for payload, refs in shown
-        for atom in _take_apart(payload, refs, wording, is_said)
-    ]
+    seams = _KnownSeams(wording, said)
+    parts = [seams.take_apart(entry.snapshot, entry.refs) for entry in remembered]
+    own = [atom for atoms in parts for atom in atoms]
+    view: list[Atom] = []
+    for payload, refs in shown:
+        view += seams.take_apart(payload, refs)
     own, fused = _put_together(own, view)
-    atoms, alias = _merge(
-        own, [atom for atom in view if not used.intersection(atom.refs)]
-    )
+    view = [atom for atom in view if used.isdisjoint(atom.refs)]
+    atoms = _merge(own, view)
     at = {id(atom): index for index, atom in enumerate(atoms)}
     at |= {part: at[id(atom)] for part, atom in fused.items()}
-    objects: dict[int, list[tuple[Payload, list[int]]]] = {}
-    for held, payload, parts in owned:
-        if held is not None and parts:
-            objects.setdefault(id(held), []).append(
-                (payload, [at[id(part)] for part in parts])
-            )
-    return Base(atoms, objects, alias, spent)
+    objects: dict[int, list[Presented]] = {}
+    for entry, showed in zip(remembered, parts, strict=True):
+        if entry.object is not None and showed:
+            places = [at[id(atom)] for atom in showed]
+            objects.setdefault(id(entry.object), []).append((entry.snapshot, places))
+    return Base(atoms, objects, _aliases(own, view), spent)
 
 
-def _merge(
-    own: Sequence[Atom], view: Sequence[Atom]
-) -> tuple[list[Atom], dict[Fingerprint, Fingerprint]]:
-    places = {ref: index for index, atom in enumerate(own) for ref in atom.refs}
+def _places(atoms: Atoms) -> dict[str, int]:
+    return {ref: index for index, atom in enumerate(atoms) for ref in atom.refs}
+
+
+def _aliases(own: Atoms, view: Atoms) -> dict[Fingerprint, Fingerprint]:
+    """The view's wordings of messages that the handle remembers in others."""
+    places = _places(own)
     alias: dict[Fingerprint, Fingerprint] = {}
+    for atom in view:
+        if atom.refs and atom.refs[0] in places:
+            mine = own[places[atom.refs[0]]]
+            if atom.print != mine.print and len(atom.refs) == len(mine.refs):
+                alias[atom.print] = mine.print
+    return alias
+
+
+def _merge(own: Atoms, view: Atoms) -> list[Atom]:
+    """What the handle remembers, and what only the view shows after its neighbour there."""
+    places = _places(own)
     besides: dict[int, list[Atom]] = {}
     moved: set[int] = set()
     cursor = -1
@@ -117,52 +141,32 @@ def _merge(
         if place is None:
             besides.setdefault(cursor, []).append(atom)
             continue
-        if atom.print != own[place].print and len(atom.refs) == len(own[place].refs):
-            alias[atom.print] = own[place].print
         # the view moved it: its turn gave it back, and another took it
         if place < cursor and place not in moved:
             moved.add(place)
             besides.setdefault(cursor, []).append(own[place])
         cursor = max(cursor, place)
-    # What the view shows before anything remembered stands right before that, not in front of what
-    # is no longer shown.
-    shown = {ref for atom in view for ref in atom.refs}
-    first = next(
-        (index for index, atom in enumerate(own) if shown.intersection(atom.refs)),
-        len(own),
-    )
-    # What it shows after something remembered stands after what is no longer shown there, too: a
-    # list grows at its end.
+    shown = _places(view)
+    leading = besides.get(-1, [])
     atoms: list[Atom] = []
     due: list[Atom] = []
     for index, atom in enumerate(own):
-        if shown.intersection(atom.refs):
+        if not shown.keys().isdisjoint(atom.refs):
+            # What the view shows after something remembered stands after what is no longer shown
+            # there, too: a list grows at its end.
             atoms += due
+            # What it shows before anything remembered stands right before that, not in front of
+            # what is no longer shown.
+            atoms += leading
             due = []
-        atoms += besides.get(-1, ()) if index == first else ()
-        atoms += [] if index in moved else [atom]
+            leading = []
+        if index not in moved:
+            atoms.append(atom)
         due += besides.get(index, ())
-    return [*atoms, *due, *(besides.get(-1, []) if first == len(own) else [])], alias
+    return [*atoms, *due, *leading]
 
 
-class _SaidExactly:
-    """Whether the caller's list has a payload that says exactly this; read only when it
-    is asked.
-    """
-
-    def __init__(self, said: Sequence[Payload]) -> None:
-        self._said = said
-        self._prints: set[Fingerprint] | None = None
-
-    def __call__(self, print: Fingerprint) -> bool:
-        if self._prints is None:
-            self._prints = {fingerprint(payload) for payload in self._said}
-        return print in self._prints
-
-
-def _put_together(
-    own: list[Atom], view: Sequence[Atom]
-) -> tuple[list[Atom], dict[int, Atom]]:
+def _put_together(own: list[Atom], view: Atoms) -> tuple[list[Atom], dict[int, Atom]]:
     """Messages that a handle remembers apart and the caller now shows as the view does: words and
     calls in one.
     """
@@ -176,52 +180,67 @@ def _put_together(
         if first is None:
             continue
         parts = own[first : first + len(atom.refs)]
-        if parts and tuple(ref for part in parts for ref in part.refs) == atom.refs:
+        if tuple(ref for part in parts for ref in part.refs) == atom.refs:
             fused |= {id(part): atom for part in parts}
             out[first : first + len(parts)] = [atom, *[None] * (len(parts) - 1)]
     return [atom for atom in out if atom is not None], fused
 
 
-def _take_apart(
-    payload: Payload, refs: tuple[str, ...], wording: Wording, is_said: "_SaidExactly"
-) -> list[Atom]:
-    """A merged payload as its messages, if its seams are known: by their own wordings, or as each
-    is one paragraph. One with more than words in it is taken apart only if the caller doesn't show
-    it as it is.
-    """
-    whole = fingerprint(payload)
-    if not refs and is_made(whole):
-        return []
-    if len(refs) < 2 or (not whole.plain and is_said(whole)):
-        return [Atom(refs, payload, whole)]
-    single = [wording(ref) for ref in refs]
-    prints = [fingerprint(part) for part in single if part is not None]
-    if not whole.plain:
-        known = len(prints) == len(refs)
-        parts = [
-            Atom((ref,), part, fingerprint(part))
-            for ref, part in zip(refs, single, strict=True)
-            if part
-        ]
-        return parts if known else [Atom(refs, payload, whole)]
-    if len(prints) == len(refs) and whole.text == GLUE.join(
-        part.text for part in prints
-    ):
-        texts = [part.text for part in prints]
-    else:
-        texts = whole.text.split(GLUE)
-    if len(texts) != len(refs) or not all(texts):
-        return [Atom(refs, payload, whole)]
-    return [
-        Atom((ref,), worded(payload, text), whole._replace(text=text))
-        for ref, text in zip(refs, texts, strict=True)
-    ]
+class _KnownSeams:
+    """Takes merged payloads apart, where the view's wordings or the paragraphs tell the seams."""
+
+    def __init__(self, wording: Wording, said: Payloads) -> None:
+        self._wording = wording
+        self._said = said
+
+    # Read only when it is asked for: most lists have nothing merged in them.
+    @cached_property
+    def _said_exactly(self) -> set[Fingerprint]:
+        return set(map(fingerprint, self._said))
+
+    def take_apart(self, payload: Payload, refs: Refs) -> list[Atom]:
+        """A merged payload as its messages, if its seams are known: by their own wordings, or as
+        each is one paragraph. One with more than words in it is taken apart only if the caller
+        doesn't show it as it is.
+        """
+        whole = fingerprint(payload)
+        if not refs and is_made(whole):
+            return []
+        one = [Atom(refs, payload, whole)]
+        if len(refs) < 2:
+            return one
+        if whole.plain:
+            return self._by_texts(payload, refs, whole) or one
+        if whole in self._said_exactly:
+            return one
+        return [atom for atom in self._single(refs) if atom.payload] or one
+
+    def _single(self, refs: Refs) -> list[Atom]:
+        """These messages in their own wordings; nothing if one of those is not known."""
+        atoms = []
+        for ref in refs:
+            part = self._wording(ref)
+            if part is None:
+                return []
+            atoms.append(Atom((ref,), part, fingerprint(part)))
+        return atoms
+
+    def _by_texts(self, payload: Payload, refs: Refs, whole: Fingerprint) -> list[Atom]:
+        texts = [atom.print.text for atom in self._single(refs)]
+        if GLUE.join(texts) != whole.text:
+            texts = whole.text.split(GLUE)
+        if len(texts) != len(refs) or not all(texts):
+            return []
+        atoms = []
+        for ref, text in zip(refs, texts, strict=True):
+            print = whole._replace(text=text)
+            atoms.append(Atom((ref,), worded(payload, text), print))
+        return atoms
 
 
 def is_made(said: Fingerprint) -> bool:
     """Whether this is nothing but what repair shows in the place of results."""
     if not said.answers or said.calls or said.other:
         return False
-    return MADE.issuperset(said.text.split(GLUE)) and len(said.text.split(GLUE)) == len(
-        said.answers
-    )
+    texts = said.text.split(GLUE)
+    return len(texts) == len(said.answers) and MADE.issuperset(texts)

@@ -13,21 +13,18 @@ The history of a long session is not in memory. Who records reads it page by pag
 `Echo` recognizes; nothing here reads a store.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 from holdfast.domain.log.fold import Log
-from holdfast.domain.message import Payload, thaw
+from holdfast.domain.message import Payload, Payloads, thaw
 from holdfast.domain.record.edits import is_edit
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_of
-from holdfast.domain.record.reconcile import (
-    Reconciled,
-    Remembered,
-    reconcile,
-    remember,
-)
-from holdfast.domain.record.wordings import Shown
+from holdfast.domain.record.grouping import Shown, View
+from holdfast.domain.record.memory import Held, Remembered, remember
+from holdfast.domain.record.reconcile import Reconciled, reconcile
+from holdfast.domain.repair import StoredMessage, ids_of
 
 Open = Literal["nothing", "news", "history"]
 
@@ -55,10 +52,10 @@ class Evidence:
     def __init__(
         self,
         log: Log,
-        shown: Sequence[Shown],
+        shown: View,
         presented: list[Remembered],
         *,
-        given: Sequence[Shown],
+        given: View,
         heard: int,
         learned: int,
         went_back: int,
@@ -72,9 +69,14 @@ class Evidence:
         self._away: dict[str, int] = {}
         if log.rewinds and log.rewinds[-1][0] > heard:
             self._away = log.away_since()
-        self._gone = {id for id, at in self._away.items() if at > heard}
-        seen_through = max(learned, went_back)
-        self._spent = {id for id in self._gone if self._away[id] <= seen_through}
+        self._gone: set[str] = set()
+        self._spent: set[str] = set()
+        for id, at in self._away.items():
+            if at > heard:
+                self._gone.add(id)
+                # It has seen the view since, or has gone back itself.
+                if at <= max(learned, went_back):
+                    self._spent.add(id)
         self._kept = self._presented_and_not_cut(presented, went_back)
 
     def _presented_and_not_cut(
@@ -84,13 +86,9 @@ class Evidence:
         since. If its list has all of that again, it has not cut it off.
         """
         others = {id for id in self._spent if self._away[id] > went_back}
-        if not others:
-            return others
-        return others.intersection(ref for entry in presented for ref in entry.refs)
+        return others and others & _refs_in(presented)
 
-    def compare(
-        self, payloads: Sequence[Payload], *, equal_from: int | None
-    ) -> FirstLook:
+    def compare(self, payloads: Payloads, *, equal_from: int | None) -> FirstLook:
         """The list beside what the handle remembers and the view shows. `equal_from`: the place
         from which on the list equals all that was `presented`.
         """
@@ -103,9 +101,7 @@ class Evidence:
         found = self._reconciled(payloads, self._remembered, self._spent, equal_from)
         return FirstLook(found, self._left_open(found))
 
-    def compare_with(
-        self, payloads: Sequence[Payload], past: Sequence[Shown]
-    ) -> Reconciled:
+    def compare_with(self, payloads: Payloads, past: View) -> Reconciled:
         """The list beside this part of the past, too."""
         # What is spent is known by its object or its stamp only: its words would be taken for it.
         past = [(payload, refs) for payload, refs in past if refs[0] not in self._spent]
@@ -114,7 +110,7 @@ class Evidence:
 
     def _reconciled(
         self,
-        payloads: Sequence[Payload],
+        payloads: Payloads,
         remembered: list[Remembered],
         spent: set[str],
         equal_from: int | None = None,
@@ -149,18 +145,25 @@ class Evidence:
         longer shown, or taken away without its knowledge.
         """
         log = self.log
-        known = {id for _, ids in self._shown for id in ids}
-        known.update(ref for entry in self._remembered for ref in entry.refs)
-        more = {seen.id for seen in log.natural if seen.seq > self._aware_of} - known
+        known = _refs_in(self._remembered)
+        for _, refs in self._shown:
+            known.update(refs)
+        said_since = [seen for seen in log.natural if seen.seq > self._aware_of]
+        more = set(ids_of(said_since)) - known
         more |= self._gone - self._spent
         if not more:
             return []
         more |= known
-        return [
-            (thaw(log.worded(seen).body), (seen.id,))
-            for seen in log.history
-            if seen.id in more
-        ]
+        news: list[Shown] = []
+        for seen in log.history:
+            if seen.id in more:
+                news.append((self._payload(seen), (seen.id,)))
+        return news
+
+    def _payload(self, seen: StoredMessage) -> Payload:
+        """What the view says for this message."""
+        payload: Payload = thaw(self.log.worded(seen).body)
+        return payload
 
     def past(
         self, history: Log, older: Mapping[int, Payload], echo: "Echo"
@@ -171,7 +174,7 @@ class Evidence:
         payloads = dict(older)
         unaware_of = self._gone - self._spent
         for seen in self.log.natural:
-            payload = thaw(self.log.worded(seen).body)
+            payload = self._payload(seen)
             if seen.id in unaware_of or echo(payload):
                 payloads[seen.seq] = payload
         return [
@@ -179,6 +182,10 @@ class Evidence:
             for seen in history.history
             if seen.seq in payloads
         ]
+
+
+def _refs_in(held: Held) -> set[str]:
+    return {ref for entry in held for ref in entry.refs}
 
 
 def _were_together(
@@ -217,9 +224,7 @@ class Echo:
     there may be an edit of it. For looking through a long history without keeping it.
     """
 
-    def __init__(
-        self, said: Sequence[Payload], unknown: Sequence[Payload] = ()
-    ) -> None:
+    def __init__(self, said: Payloads, unknown: Payloads = ()) -> None:
         self._unknown = [fingerprint(payload) for payload in unknown[:UNKNOWN_MAX]]
         self._prints: set[Fingerprint] = set()
         self._lines: set[str] = set()

@@ -10,33 +10,37 @@ formats pass unchanged.
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.domain.message import Payload, freeze
+from holdfast.domain.message import Payload, Payloads, freeze
 from holdfast.domain.record.fingerprint import stamp_of
 
-Shown = tuple[Payload, tuple[str, ...]]
+Refs = tuple[str, ...]
+"""The ids of the messages that a payload shows: several when repair merged them, none when repair
+made it.
+"""
+Shown = tuple[Payload, Refs]
+"""A payload as the view shows it, and what it shows."""
+View = Sequence[Shown]
 
 
-def gather_shown(shown: Sequence[Shown]) -> list[Shown]:
+def gather_shown(shown: View) -> list[Shown]:
     """Neighbours that show the same single message become one list of items."""
+    # As nearly all are: long lists are recorded after every message.
     if not _shares_a_message(shown):
-        return list(
-            shown
-        )  # as nearly all are: long lists are recorded after every message
+        return list(shown)
     out: list[Shown] = []
     for payload, ids in shown:
         if len(ids) == 1 and out and out[-1][1] == ids:
-            before = out[-1][0]
-            out[-1] = (
-                [*(before if isinstance(before, list) else [before]), payload],
-                ids,
-            )
+            items = out[-1][0]
+            if not isinstance(items, list):
+                items = [items]
+            out[-1] = ([*items, payload], ids)
         else:
             out.append((payload, ids))
     return out
 
 
-def _shares_a_message(shown: Sequence[Shown]) -> bool:
-    before: tuple[str, ...] | None = None
+def _shares_a_message(shown: View) -> bool:
+    before: Refs | None = None
     for _, ids in shown:
         if ids == before:
             return True
@@ -44,7 +48,7 @@ def _shares_a_message(shown: Sequence[Shown]) -> bool:
     return False
 
 
-def gather(presented: Sequence[Payload], groups: Sequence[Payload]) -> list[Payload]:
+def gather(presented: Payloads, groups: Payloads) -> list[Payload]:
     """A caller's list with the items of known messages gathered. `groups`: payloads of known
     messages, of which those that are lists of items count, in the order in which they stand.
 
@@ -52,17 +56,17 @@ def gather(presented: Sequence[Payload], groups: Sequence[Payload]) -> list[Payl
     changed some.
     """
     known = [group for group in groups if type(group) is list and len(group) > 1]
-    return _Gathering(presented, known).gathered() if known else list(presented)
+    if not known:
+        return list(presented)
+    return _Gathering(presented, known).gathered()
 
 
 class _Gathering:
     """One pass over a caller's list."""
 
-    def __init__(
-        self, presented: Sequence[Payload], known: Sequence[list[Any]]
-    ) -> None:
-        self._presented = presented
-        # by their first item, the first of them last
+    def __init__(self, presented: Payloads, known: Sequence[list[Any]]) -> None:
+        self._presented = list(presented)
+        # By their first item. The first group is put in last, so that its stamps win.
         self._waiting: dict[bytes, list[list[Any]]] = {}
         self._owner: dict[str, int] = {}
         for place, group in reversed(list(enumerate(known))):
@@ -78,7 +82,7 @@ class _Gathering:
         while place < len(self._presented):
             count = self._equal_from(place) or self._owned_from(place)
             if count:
-                out.append(list(self._presented[place : place + count]))
+                out.append(self._presented[place : place + count])
             else:
                 out.append(self._presented[place])
             place += count or 1
@@ -87,14 +91,14 @@ class _Gathering:
     def _equal_from(self, place: int) -> int:
         """How many payloads from here on are the items of a known message that is not taken yet."""
         payload = self._presented[place]
-        groups = (
-            self._waiting.get(freeze(payload)) if isinstance(payload, dict) else None
-        )
-        for index in range(len(groups or ()) - 1, -1, -1):
-            group = groups[index]  # type: ignore[index]
-            if list(self._presented[place : place + len(group)]) == group:
-                del groups[index]  # type: ignore[union-attr]
-                return len(group)
+        if not isinstance(payload, dict):
+            return 0
+        groups = self._waiting.get(freeze(payload), [])
+        for index in reversed(range(len(groups))):
+            count = len(groups[index])
+            if self._presented[place : place + count] == groups[index]:
+                del groups[index]
+                return count
         return 0
 
     def _owned_from(self, place: int) -> int:
@@ -109,4 +113,4 @@ class _Gathering:
         if place >= len(self._presented):
             return None
         stamp = stamp_of(self._presented[place])
-        return self._owner.get(stamp) if stamp is not None else None
+        return None if stamp is None else self._owner.get(stamp)

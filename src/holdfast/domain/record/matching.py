@@ -9,9 +9,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.domain.message import Payload
+from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.alignment import align
-from holdfast.domain.record.atoms import GLUE, Atom, Base, Match, is_made, settle
+from holdfast.domain.record.atoms import GLUE, Base, Match, is_made, settle
 from holdfast.domain.record.edits import is_edit, is_shortened
 from holdfast.domain.record.fingerprint import (
     Fingerprint,
@@ -19,6 +19,7 @@ from holdfast.domain.record.fingerprint import (
     is_same,
     stamp_of,
 )
+from holdfast.domain.record.grouping import Refs
 from holdfast.domain.record.merged_texts import MissingTexts, Seams
 
 EDITED_AHEAD = 8
@@ -26,13 +27,12 @@ EDITED_AHEAD = 8
 looked for.
 """
 
+ByStamp = Callable[[str], Refs | None]
+"""The messages out of view whose payload has this id of its own."""
+Claims = Sequence[Match]
 
-def match(
-    body: Sequence[Payload],
-    base: Base,
-    *,
-    by_stamp: Callable[[str], tuple[str, ...] | None],
-) -> list[Match]:
+
+def match(body: Payloads, base: Base, *, by_stamp: ByStamp) -> list[Match]:
     """The claims of all presented payloads, in order; those whose `refs` stay None say something
     new.
     """
@@ -43,6 +43,7 @@ def match(
     _doubt_the_tail(claims, base)
     _match_answers(claims, base)
     for claim in claims:
+        # Not before the answers: a real result may have come for it since.
         if claim.made and claim.refs is None:
             claim.refs = ()
     claims = _match_merged(claims, base)
@@ -50,286 +51,279 @@ def match(
     return claims
 
 
-def _claim(
-    body: Sequence[Payload],
-    base: Base,
-    by_stamp: Callable[[str], tuple[str, ...] | None],
-) -> list[Match]:
+def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     """Each payload's claims, with those already matched that are certain: the same object, the same
     stamp.
     """
     claims: list[Match] = []
     stamps = _stamps(base)
-    waiting: list[tuple[int, Payload, Fingerprint]] = []
+    waiting: list[tuple[int, Fingerprint]] = []
     for at, payload in enumerate(body):
         said = fingerprint(payload)
         if is_made(said):
             claims.append(Match(at, said, made=True))
             continue
-        entries = base.objects.get(id(payload))
-        if entries and (found := _same_object(at, payload, said, entries, base)):
-            claims += found
-            continue
-        stamp = stamp_of(payload)
-        place = stamps.get(stamp) if stamp else None
-        if (
-            place is not None
-            and not base.atoms[place].taken
-            and base.atoms[place].print.role == said.role
-        ):
-            claims.append(settle(Match(at, said, certain=True), place, base))
-        elif stamp and stamp not in stamps and (refs := by_stamp(stamp)):
-            claims.append(Match(at, said, refs=refs, certain=True))
-        else:
-            waiting.append((at, payload, said))
-    for atom in base.atoms if base.spent else ():
-        atom.taken |= any(ref in base.spent for ref in atom.refs)
+        certain = _same_object(at, payload, said, base)
+        if not certain and (stamp := stamp_of(payload)):
+            certain = _same_stamp(Match(at, said, certain=True), stamp, stamps, base)
+            if stamp not in stamps and (refs := by_stamp(stamp)):
+                certain = [Match(at, said, refs=refs, certain=True)]
+        claims += certain
+        if not certain:
+            waiting.append((at, said))
+    # Only now: what is spent could be named by its object or its stamp.
+    if base.spent:
+        for atom in base.atoms:
+            atom.taken |= not base.spent.isdisjoint(atom.refs)
     seams = Seams(base.atoms)
-    for at, _, said in waiting:
-        claims += [
-            Match(at, said._replace(text=text), text) for text in seams.cut(said)
-        ] or [Match(at, said)]
+    for at, said in waiting:
+        claims += _parts(at, said, seams.cut(said)) or [Match(at, said)]
     return sorted(claims, key=lambda claim: claim.at)
 
 
-def _stamps(base: Base) -> dict[str, int | None]:
-    stamps: dict[str, int | None] = {}
+def _parts(at: int, said: Fingerprint, texts: Sequence[str]) -> list[Match]:
+    return [Match(at, said._replace(text=text), text) for text in texts]
+
+
+Stamps = dict[str, int | None]
+"""Places of atoms by their payload's own id; None where several have it."""
+
+
+def _stamps(base: Base) -> Stamps:
+    stamps: Stamps = {}
     for place, atom in enumerate(base.atoms):
         if atom.refs and (stamp := stamp_of(atom.payload)):
             stamps[stamp] = None if stamp in stamps else place
     return stamps
 
 
+def _same_stamp(claim: Match, stamp: str, stamps: Stamps, base: Base) -> list[Match]:
+    """The claim, matched to the one message whose payload has this id; nothing if its role is
+    another.
+    """
+    place = stamps.get(stamp)
+    if place is None:
+        return []
+    atom = base.atoms[place]
+    if atom.taken or atom.print.role != claim.print.role:
+        return []
+    return [settle(claim, place, base)]
+
+
 def _same_object(
-    at: int,
-    payload: Payload,
-    said: Fingerprint,
-    entries: list[tuple[Payload, list[int]]],
-    base: Base,
+    at: int, payload: Payload, said: Fingerprint, base: Base
 ) -> list[Match]:
     """The object a handle has seen before: unchanged, grown by a merge, or reworded. Nothing if its
     role is another.
     """
-    before, places = entries.pop(0)
-    was = fingerprint(before)
-    if was.role != said.role or any(base.atoms[place].taken for place in places):
+    presented = base.objects.get(id(payload))
+    if not presented:
         return []
-    refs = tuple(ref for place in places for ref in base.atoms[place].refs)
-    for place in places:
-        base.atoms[place].taken = True
+    before, places = presented.pop(0)
+    was = fingerprint(before)
+    atoms = [base.atoms[place] for place in places]
+    if was.role != said.role or any(atom.taken for atom in atoms):
+        return []
+    refs: Refs = ()
+    for atom in atoms:
+        refs += atom.refs
+        atom.taken = True
     first = Match(at, said, refs=refs, believed=before, place=places[0], certain=True)
-    if (
-        was.plain
-        and said.plain
-        and said.text.startswith(was.text + GLUE)
-        and not is_same(before, payload)
-    ):
-        first.print, first.text = was, was.text
-        rest = said.text[len(was.text + GLUE) :]
-        more = Seams(base.atoms).cut(said._replace(text=rest), least=1) or [rest]
-        return [first, *(Match(at, said._replace(text=text), text) for text in more)]
-    return [first]
+    start = was.text + GLUE
+    has_grown = was.plain and said.plain and said.text.startswith(start)
+    if not has_grown or is_same(before, payload):
+        return [first]
+    first.print = was
+    first.text = was.text
+    rest = said.text[len(start) :]
+    texts = Seams(base.atoms).cut(said._replace(text=rest), least=1) or [rest]
+    return [first, *_parts(at, said, texts)]
 
 
-def _align(claims: Sequence[Match], base: Base) -> None:
+def _align(claims: Claims, base: Base) -> None:
     """Lays what is said beside what is known; certain matches hold their places in both."""
     certain = {claim.place for claim in claims if claim.place is not None}
     primary = {atom.print for atom in base.atoms}
-    known: list[Any] = [
-        place if place in certain else (None if atom.taken else atom.print)
-        for place, atom in enumerate(base.atoms)
-    ]
+    known: list[Any] = []
+    for place, atom in enumerate(base.atoms):
+        if place in certain:
+            known.append(place)
+        else:
+            known.append(None if atom.taken else atom.print)
     said: list[Any] = []
     for claim in claims:
-        if claim.refs is None:
-            said.append(
-                claim.print
-                if claim.print in primary
-                else base.alias.get(claim.print, claim.print)
-            )
-        else:
+        print = claim.print
+        if claim.refs is not None:
+            # A place, which nothing but itself equals; -1 lies beside nothing.
             said.append(-1 if claim.place is None else claim.place)
-    for claim, place in zip(claims, align(known, said), strict=True):
-        if place is not None and claim.refs is None:
-            settle(claim, place, base)
+        elif print in primary:
+            said.append(print)
+        else:
+            said.append(base.alias.get(print, print))
+    for claim, beside in zip(claims, align(known, said), strict=True):
+        if beside is not None and claim.refs is None:
+            settle(claim, beside, base)
 
 
-def _match_moved(claims: Sequence[Match], base: Base) -> None:
+def _match_moved(claims: Claims, base: Base) -> None:
     """Known messages that changed their place: what says the same, in order."""
     left: dict[Fingerprint, list[int]] = {}
-    for place in range(len(base.atoms) - 1, -1, -1):
-        if not base.atoms[place].taken:
-            left.setdefault(base.atoms[place].print, []).append(place)
-    last = max(
-        (index for index, claim in enumerate(claims) if claim.refs is not None),
-        default=-1,
-    )
+    for place in reversed(range(len(base.atoms))):
+        atom = base.atoms[place]
+        if not atom.taken:
+            left.setdefault(atom.print, []).append(place)
+    known = [index for index, claim in enumerate(claims) if claim.refs is not None]
+    last = known[-1] if known else -1
     for index, claim in enumerate(claims):
-        if (
-            claim.refs is None
-            and (index < last or claim.print.calls)
-            and left.get(claim.print)
-        ):
+        if claim.refs is not None or not left.get(claim.print):
+            continue
+        # What follows all that is known says it anew, unless it makes calls: those have ids.
+        if index < last or claim.print.calls:
             settle(claim, left[claim.print].pop(), base)
 
 
-def _match_calls(claims: Sequence[Match], base: Base) -> None:
+def _matched(claims: Claims) -> list[tuple[int, int]]:
+    """Which claims have a place among the atoms: index and place, in the order of the list."""
+    return [
+        (index, claim.place)
+        for index, claim in enumerate(claims)
+        if claim.place is not None
+    ]
+
+
+def _match_calls(claims: Claims, base: Base) -> None:
     """The same calls under the same ids are the same message reworded; at the tail only with the
     same arguments.
     """
     left: dict[Any, list[int]] = {}
     for place, atom in enumerate(base.atoms):
-        if atom.print.calls and atom.refs and not atom.taken:
+        if atom.print.calls and atom.is_left:
             left.setdefault(_call_ids(atom.print), []).append(place)
-    last = max(
-        (index for index, claim in enumerate(claims) if claim.place is not None),
-        default=-1,
-    )
-    reach = max(
-        (claim.place for claim in claims if claim.place is not None), default=-1
-    )
+    matched = [(-1, -1), *_matched(claims)]
+    last = matched[-1][0]
+    reach = max(place for _, place in matched)
     for index, claim in enumerate(claims):
-        places = (
-            left.get(_call_ids(claim.print), ())
-            if claim.refs is None and claim.print.calls
-            else ()
-        )
-        if len(places) == 1 and not base.atoms[places[0]].taken:
-            atom = base.atoms[places[0]]
-            if (
-                index < last
-                or places[0] > reach
-                or atom.print.calls == claim.print.calls
-            ):
-                settle(claim, places[0], base)
+        if claim.refs is not None or not claim.print.calls:
+            continue
+        places = left.get(_call_ids(claim.print), ())
+        # Which of several it is nobody can say.
+        if len(places) != 1 or base.atoms[places[0]].taken:
+            continue
+        is_tail = index >= last and places[0] <= reach
+        if not is_tail or base.atoms[places[0]].print.calls == claim.print.calls:
+            settle(claim, places[0], base)
 
 
 def _call_ids(print: Fingerprint) -> tuple[Any, ...]:
     return (print.role, *((id, name) for id, name, _ in print.calls if id))
 
 
-def _doubt_the_tail(claims: Sequence[Match], base: Base) -> None:
+def _doubt_the_tail(claims: Claims, base: Base) -> None:
     """What stands after the newest known message and only *says* the same as an older one is new:
     keep both.
     """
-    newest = max(
-        (
-            index
-            for index, claim in enumerate(claims)
-            if claim.place is not None and not claim.print.answers
-        ),
-        key=lambda index: claims[index].place or 0,
-        default=len(claims),
-    )
+    newest = len(claims)
+    reach = -1
+    for index, place in _matched(claims):
+        # A result follows its call wherever that stands, so its place says nothing.
+        if place > reach and not claims[index].print.answers:
+            newest = index
+            reach = place
     for claim in claims[newest + 1 :]:
-        if claim.place is not None and not (
-            claim.certain or claim.print.calls or claim.print.answers
-        ):
+        by_ids = claim.print.calls or claim.print.answers
+        if claim.place is not None and not claim.certain and not by_ids:
             base.atoms[claim.place].taken = False
             claim.refs = claim.believed = claim.place = None
 
 
-def _match_answers(claims: Sequence[Match], base: Base) -> None:
+def _match_answers(claims: Claims, base: Base) -> None:
     """A result follows its call: the one known answer to a call is what the caller shows as its
     answer, reworded, or came after repair had shown that there is none.
     """
-    given: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    given: dict[tuple[int, Refs], list[int]] = {}
     asked: dict[str, int] = {}
     for place, atom in enumerate(base.atoms):
-        asked.update((id, place) for id, _, _ in atom.print.calls)
-        if atom.print.answers and atom.refs and not atom.taken:
-            owner = asked.get(atom.print.answers[0], -1)
-            given.setdefault((owner, atom.print.answers), []).append(place)
+        for id, _, _ in atom.print.calls:
+            asked[id] = place
+        answers = atom.print.answers
+        if answers and atom.is_left:
+            given.setdefault((asked.get(answers[0], -1), answers), []).append(place)
     spoken: dict[str, int | None] = {}
     for claim in claims:
-        spoken.update(
-            (id, claim.place if claim.refs else None) for id, _, _ in claim.print.calls
-        )
-        if claim.refs is None and claim.print.answers:
-            asker = spoken.get(claim.print.answers[0], -1)
-            places = (
-                given.get((asker, claim.print.answers), []) if asker is not None else []
-            )
-            if len(places) == 1:
-                settle(claim, places.pop(), base)
+        for id, _, _ in claim.print.calls:
+            spoken[id] = claim.place if claim.refs else None
+        answers = claim.print.answers
+        if claim.refs is not None or not answers:
+            continue
+        asker = spoken.get(answers[0], -1)
+        # None: the call is new itself, so no known result answers it.
+        if asker is None:
+            continue
+        places = given.get((asker, answers), [])
+        if len(places) == 1:
+            settle(claim, places.pop(), base)
 
 
-def _match_merged(claims: Sequence[Match], base: Base) -> list[Match]:
+def _match_merged(claims: Claims, base: Base) -> list[Match]:
     """Texts still unmatched with paragraphs in them that are missing just there: the known parts,
     the rest as new.
     """
-    matched = [
-        (index, claim.place)
-        for index, claim in enumerate(claims)
-        if claim.place is not None
-    ]
+    matched = [(-1, -1), *_matched(claims), (len(claims), len(base.atoms))]
     indexes = [index for index, _ in matched]
-    gaps: dict[tuple[int, int, str], MissingTexts] = {}
+    gaps: dict[tuple[int, str], MissingTexts] = {}
     result: list[Match] = []
-    reach = -1
     for index, claim in enumerate(claims):
-        if claim.place is not None:
-            reach = claim.place
-        if (
-            claim.refs is not None
-            or claim.text is not None
-            or not claim.print.plain
-            or "\n" not in claim.print.text
-        ):
+        if not _may_be_merged(claim):
             result.append(claim)
             continue
         after = bisect_right(indexes, index)
-        end = matched[after][1] if after < len(matched) else len(base.atoms)
-        where = (reach, end, claim.print.role)
+        where = (after, claim.print.role)
         if where not in gaps:
-            gaps[where] = MissingTexts(base, range(reach + 1, end), claim.print.role)
+            places = range(matched[after - 1][1] + 1, matched[after][1])
+            gaps[where] = MissingTexts(base, places, claim.print.role)
         result += gaps[where].cut(claim)
     return result
 
 
-def _match_edited(claims: Sequence[Match], base: Base) -> None:
+def _may_be_merged(claim: Match) -> bool:
+    if claim.refs is not None or claim.text is not None:
+        return False
+    return claim.print.plain and "\n" in claim.print.text
+
+
+def _match_edited(claims: Claims, base: Base) -> None:
     """What is left between two matched places, on both sides, in order: a message there may have
     been edited.
     """
-    before, start = -1, 0
-    for index, claim in enumerate(claims):
-        if claim.place is None:
-            continue
-        if before < claim.place and start < index:
-            _match_stretch(
-                claims[start:index], base, range(before + 1, claim.place), is_edit
-            )
-        before, start = claim.place, index + 1
+    before = -1
+    start = 0
+    for index, place in _matched(claims):
+        between = range(before + 1, place)
+        _match_stretch(claims[start:index], base, between, is_edit)
+        before = place
+        start = index + 1
     # At the end the next message known and the next one said may be the same, but nothing after
     # them says so.
-    rest = [
-        place
-        for place in range(before + 1, len(base.atoms))
-        if _is_left(base.atoms[place])
-    ]
-    if start < len(claims) and rest:
-        _match_stretch(
-            claims[start : start + 1], base, range(rest[0], rest[0] + 1), is_shortened
-        )
+    for place in range(before + 1, len(base.atoms)):
+        if base.atoms[place].is_left:
+            next_one = range(place, place + 1)
+            _match_stretch(claims[start : start + 1], base, next_one, is_shortened)
+            return
 
 
 def _match_stretch(
-    claims: Sequence[Match],
+    claims: Claims,
     base: Base,
     places: range,
     fits: Callable[[Fingerprint, Fingerprint], bool],
 ) -> None:
-    left = [place for place in places if _is_left(base.atoms[place])]
-    next_one = 0
+    left = [place for place in places if base.atoms[place].is_left]
     for claim in claims:
         if claim.refs is not None or claim.text is not None:
             continue
-        for ahead, place in enumerate(left[next_one : next_one + EDITED_AHEAD]):
+        for ahead, place in enumerate(left[:EDITED_AHEAD]):
             if fits(base.atoms[place].print, claim.print):
                 settle(claim, place, base)
-                next_one += ahead + 1
+                # Edits keep their order: the next one is looked for after this.
+                del left[: ahead + 1]
                 break
-
-
-def _is_left(atom: Atom) -> bool:
-    return bool(atom.refs) and not atom.taken

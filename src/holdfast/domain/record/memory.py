@@ -7,12 +7,28 @@ before. Knowing that in one comparison is what makes recording a long list cheap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.message import Payload
-from holdfast.domain.record.grouping import gather
-from holdfast.domain.record.reconcile import Remembered
-from holdfast.domain.record.wordings import Shown
+from holdfast.domain.message import Payload, Payloads
+from holdfast.domain.record.fingerprint import snapshot
+from holdfast.domain.record.grouping import Refs, View, gather
+
+
+class Remembered(msgspec.Struct, frozen=True, gc=False):
+    """A payload as the caller presented it: the object, what it said then, and the messages it
+    stood for.
+
+    Payloads are JSON data and hold nothing of ours, so there is no cycle to be looked for in
+    thousands of these.
+    """
+
+    object: Any
+    snapshot: Payload
+    refs: Refs
+
+
+Held = Sequence[Remembered]
 
 
 class LastList(NamedTuple):
@@ -55,7 +71,7 @@ class Memory:
         """Where this list equals all of the last one; `NOWHERE` if anything there differs."""
         held, first, _ = self.last(format)
         stop = first + len(held)
-        snapshots = [entry.snapshot for entry in held]
+        snapshots = snapshots_of(held)
         same = payloads[first:stop]
         try:
             # Dicts only: anything else is still to be made one, and its class may have an idea of
@@ -70,33 +86,76 @@ class Memory:
 
 
 def gathered(
-    payloads: Sequence[Payload],
-    last: LastList,
-    shown: Sequence[Shown],
-    equal: EqualStretch,
+    payloads: Payloads, last: LastList, shown: View, equal: EqualStretch
 ) -> list[Payload]:
     """The caller's list, with the items of one stored message as one payload."""
     held = last.messages
-    if equal.held is held:
-        count = len(held)
-        if equal.snapshots == [payload for payload, _ in shown[:count]]:
-            # Nothing remembered is a list of items then: only what the view shows besides may be.
-            held, shown = [], shown[count:]
-    groups = [payload for payload, _ in shown if type(payload) is list]
-    groups += [entry.snapshot for entry in held if type(entry.snapshot) is list]
-    return gather(payloads, groups)
+    count = len(held)
+    if equal.held is held and equal.snapshots == _payloads(shown[:count]):
+        # Nothing remembered is a list of items then: only what the view shows besides may be.
+        held = []
+        shown = shown[count:]
+    return gather(payloads, [*_payloads(shown), *snapshots_of(held)])
 
 
-def rebound(
-    messages: list[Remembered], payloads: Sequence[Payload]
-) -> list[Remembered]:
+def _payloads(shown: View) -> list[Payload]:
+    return [payload for payload, _ in shown]
+
+
+def snapshots_of(held: Held) -> list[Payload]:
+    return [entry.snapshot for entry in held]
+
+
+def rebound(messages: list[Remembered], payloads: Payloads) -> list[Remembered]:
     """What is remembered of copies, bound to the caller's own objects where each has one: the next
     list is known by its objects.
     """
-    if any(isinstance(entry.snapshot, list) for entry in messages):
+    if list in map(type, snapshots_of(messages)):
         return messages
     own = payloads[len(payloads) - len(messages) :]
     return [
         replace(entry, object=payload)
         for entry, payload in zip(messages, own, strict=True)
     ]
+
+
+def remember(remembered: Held, *, handed: View, as_is: bool = True) -> list[Remembered]:
+    """What a handle remembers after it gave out a context: its own objects, and between them what
+    it hadn't seen. `as_is`: the caller got these very objects.
+
+    Without it, a message that was loaded here, and meanwhile hidden by another handle, would be
+    taken for a new one.
+    """
+    own = {ref: entry for entry in remembered for ref in entry.refs}
+    after: dict[int, list[Remembered]] = {}
+    covered: set[int] = set()
+    last: Remembered | None = None
+    for payload, refs in handed:
+        before = [own[ref] for ref in refs if ref in own]
+        if before:
+            last = before[-1]
+        if len(before) == len(refs) or _reach_beyond(before, refs):
+            continue
+        fresh = Remembered(payload if as_is else None, snapshot(payload), refs)
+        after.setdefault(id(last), []).append(fresh)
+        # What the handle remembers apart is one payload now, with what it had not seen.
+        covered.update(map(id, before))
+    # What was handed out before anything remembered stands right before that, not in front of what
+    # is no longer shown: that is older than all of it, and must not be taken for something said
+    # after it.
+    shown_now = {ref for _, refs in handed for ref in refs}
+    leading = after.get(id(None), [])
+    merged: list[Remembered] = []
+    for entry in remembered:
+        if leading and not shown_now.isdisjoint(entry.refs):
+            merged += leading
+            leading = []
+        if id(entry) not in covered:
+            merged.append(entry)
+        merged += after.get(id(entry), [])
+    return merged + leading
+
+
+def _reach_beyond(entries: Held, refs: Refs) -> bool:
+    """Whether one of these entries shows a message that is not among these."""
+    return any(not set(entry.refs).issubset(refs) for entry in entries)

@@ -6,20 +6,25 @@ messages that are missing between two matched places in a text that may say more
 
 from collections.abc import Sequence
 
-from holdfast.domain.record.atoms import GLUE, Atom, Base, Match, settle
+from holdfast.domain.record.atoms import GLUE, Atom, Atoms, Base, Match, settle
 from holdfast.domain.record.fingerprint import Fingerprint
+
+STARTS_MAX = 8
+"""So many equal texts are tried as the first of a merged one: in a log of thousands of "yes" each
+would otherwise be.
+"""
 
 
 class Seams:
     """Finds the texts that were joined to one, if all of them are known and follow each other."""
 
-    def __init__(self, atoms: Sequence[Atom]) -> None:
+    def __init__(self, atoms: Atoms) -> None:
         self.texts: dict[str, list[str]] = {}
         self.starts: dict[tuple[str, str], list[int]] = {}
         self.sizes: set[tuple[str, int]] = set()
         for atom in atoms:
-            role, text = atom.print.role, atom.print.text
-            if atom.refs and atom.print.plain and not atom.taken:
+            if _is_missing(atom):
+                role, text, *_ = atom.print
                 line = self.texts.setdefault(role, [])
                 self.starts.setdefault((role, text), []).append(len(line))
                 self.sizes.add((role, len(text)))
@@ -29,17 +34,20 @@ class Seams:
         """The parts of a plain text, at least this many; nothing if it isn't made of known ones or
         is one itself.
         """
-        text, role = said.text, said.role
-        if not said.plain or (
-            least > 1 and (GLUE not in text or (role, text) in self.starts)
-        ):
+        if not said.plain:
+            return []
+        role, text, *_ = said
+        is_one = (role, text) in self.starts
+        if least > 1 and (is_one or GLUE not in text):
             return []
         for end in _paragraphs(text)[1][:-1]:
+            # A long text is sliced only where a known one of that length could end.
             if (role, end) in self.sizes:
-                for start in self.starts.get((role, text[:end]), ())[:8]:
-                    if parts := _follow(text, self.texts[role], start=start, glue=GLUE):
-                        return parts
-        return [text] if least == 1 and (role, text) in self.starts else []
+                starts = self.starts.get((role, text[:end]), ())
+                run = _run(text, self.texts[role], starts, glue=GLUE)
+                if run:
+                    return self.texts[role][run.start : run.stop]
+        return [text] if is_one else []
 
 
 class MissingTexts:
@@ -47,16 +55,17 @@ class MissingTexts:
 
     def __init__(self, base: Base, places: range, role: str) -> None:
         self.base = base
-        self.places = [
-            place
-            for place in places
-            if self._is_missing(place) and base.atoms[place].print.role == role
-        ]
-        self.lines = [base.atoms[place].print.text for place in self.places]
+        self.places: list[int] = []
+        self.lines: list[str] = []
         self.at: dict[str, list[int]] = {}
-        for index, line in enumerate(self.lines):
-            self.at.setdefault(line, []).append(index)
-        self.longest = max((line.count(GLUE) + 1 for line in self.lines), default=0)
+        self.longest = 0
+        for place in places:
+            print = base.atoms[place].print
+            if print.role == role and _is_missing(base.atoms[place]):
+                self.at.setdefault(print.text, []).append(len(self.lines))
+                self.places.append(place)
+                self.lines.append(print.text)
+                self.longest = max(self.longest, print.text.count(GLUE) + 1)
 
     def cut(self, claim: Match) -> list[Match]:
         """The claim as the known messages in it and the words between them; itself if there are
@@ -74,27 +83,25 @@ class MissingTexts:
                 at += 1
                 continue
             if at > done:
-                out.append(self._rest(claim, text[starts[done] : ends[at - 1]]))
-            out.append(self._part(claim, known))
+                out.append(_part(claim, text[starts[done] : ends[at - 1]]))
+            part = _part(claim, self.lines[known])
+            out.append(settle(part, self.places[known], self.base))
             at = done = at + self.lines[known].count(GLUE) + 1
         if not out:
             return [claim]
         if done < len(starts):
-            out.append(self._rest(claim, text[starts[done] :]))
+            out.append(_part(claim, text[starts[done] :]))
         return out
 
     def _known_from(self, text: str, start: int, ends: Sequence[int]) -> int | None:
         """A missing message that is said just here, up to the end of one of these paragraphs."""
         for end in ends:
             left = self.at.get(text[start:end], [])
-            while left and not self._is_missing(self.places[left[0]]):
+            while left and not self._is_left(left[0]):
                 left.pop(0)
             if left:
                 return left.pop(0)
         return None
-
-    def _rest(self, claim: Match, text: str) -> Match:
-        return Match(claim.at, claim.print._replace(text=text), text)
 
     def _cut_lines(self, claim: Match) -> bool:
         """Whether it is missing messages joined by one line break: then the first is reworded to
@@ -103,12 +110,9 @@ class MissingTexts:
         text = claim.print.text
         end = text.find("\n")
         while end >= 0:
-            for start in self.at.get(text[:end], ())[:8]:
-                run = range(
-                    start,
-                    start + len(_follow(text, self.lines, start=start, glue="\n")),
-                )
-                if run and all(self._is_missing(self.places[index]) for index in run):
+            for start in self.at.get(text[:end], ())[:STARTS_MAX]:
+                run = _run(text, self.lines, [start], glue="\n")
+                if run and all(map(self._is_left, run)):
                     for index in run:
                         self.base.atoms[self.places[index]].taken = True
                     settle(claim, self.places[start], self.base)
@@ -116,17 +120,16 @@ class MissingTexts:
             end = text.find("\n", end + 1)
         return False
 
-    def _part(self, claim: Match, index: int) -> Match:
-        text = self.lines[index]
-        return settle(
-            Match(claim.at, claim.print._replace(text=text), text),
-            self.places[index],
-            self.base,
-        )
+    def _is_left(self, index: int) -> bool:
+        return _is_missing(self.base.atoms[self.places[index]])
 
-    def _is_missing(self, place: int) -> bool:
-        atom = self.base.atoms[place]
-        return bool(atom.refs) and not atom.taken and atom.print.plain
+
+def _is_missing(atom: Atom) -> bool:
+    return atom.is_left and atom.print.plain
+
+
+def _part(claim: Match, text: str) -> Match:
+    return Match(claim.at, claim.print._replace(text=text), text)
 
 
 def _paragraphs(text: str) -> tuple[list[int], list[int]]:
@@ -140,18 +143,19 @@ def _paragraphs(text: str) -> tuple[list[int], list[int]]:
     return starts, [*ends, len(text)]
 
 
-def _follow(text: str, lines: Sequence[str], *, start: int, glue: str) -> list[str]:
-    """The lines from `start` on that, joined with `glue`, are exactly this text; nothing if there
-    are none.
+def _run(text: str, lines: Sequence[str], starts: Sequence[int], *, glue: str) -> range:
+    """The lines that, joined with `glue`, are exactly this text, from one of these starts on; none
+    if there are none.
     """
-    at = 0
-    for index in range(start, len(lines)):
-        if not text.startswith(lines[index], at):
-            return []
-        at += len(lines[index])
-        if at == len(text):
-            return list(lines[start : index + 1])
-        if not text.startswith(glue, at):
-            return []
-        at += len(glue)
-    return []
+    for start in starts[:STARTS_MAX]:
+        at = 0
+        for index in range(start, len(lines)):
+            if not text.startswith(lines[index], at):
+                break
+            at += len(lines[index])
+            if at == len(text):
+                return range(start, index + 1)
+            if not text.startswith(glue, at):
+                break
+            at += len(glue)
+    return range(0)

@@ -3,7 +3,7 @@ B1-B7)
 
     reconcile(presented, *, shown, remembered=(), known={}, gone=(), spent=()) -> Reconciled
     Reconciled.settle(ids) -> order, remembered          once the new messages have ids
-    remember(remembered, *, handed) -> remembered        after a context was given out
+    memory.remember(remembered, *, handed)               after a context was given out
 
 Agents keep their own list of messages. They append to it; they also merge two user messages, drop a
 head, drop a tool pair, shorten an output, insert a summary, copy the list, load it elsewhere.
@@ -59,15 +59,15 @@ What can't be told, and what is then chosen:
 * Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import chain, groupby, repeat
 from operator import is_
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Payload
+from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.atoms import GLUE, Match, is_made, lay_base
 from holdfast.domain.record.fingerprint import (
     fingerprint,
@@ -76,38 +76,19 @@ from holdfast.domain.record.fingerprint import (
     stamp_of,
     worded,
 )
+from holdfast.domain.record.grouping import Refs, Shown, View
 from holdfast.domain.record.matching import match
-from holdfast.domain.record.wordings import Shown, Wordings
+from holdfast.domain.record.memory import Held, Remembered, snapshots_of
+from holdfast.domain.record.wordings import Wordings
 
 Ref = str | int
 """The id of a known message, or an index into `Reconciled.new`."""
+Matched = tuple[Payload, tuple[Ref, ...]]
+Ids = Set[str]
 
 _NOTHING: Mapping[str, Payload] = MappingProxyType({})
 _NOT_SHOWN: Shown = ({}, ())
-
-
-class Remembered(msgspec.Struct, frozen=True, gc=False):
-    """A payload as the caller presented it: the object, what it said then, and the messages it
-    stood for.
-
-    Payloads are JSON data and hold nothing of ours, so there is no cycle to be looked for in
-    thousands of these.
-    """
-
-    object: Any
-    snapshot: Payload
-    refs: tuple[str, ...]
-
-
-class Anchor(msgspec.Struct, frozen=True):
-    """The same for a payload that stands for something new, before that has an id."""
-
-    object: Any
-    snapshot: Payload
-    refs: tuple[Ref, ...]
-
-    def settle(self, ids: Sequence[str]) -> Remembered:
-        return Remembered(self.object, self.snapshot, tuple(_settled(self.refs, ids)))
+_NONE: Ids = frozenset()
 
 
 class Reconciled(msgspec.Struct):
@@ -115,19 +96,18 @@ class Reconciled(msgspec.Struct):
 
     `order` is the caller's list: known ids and indexes into `new`. `new` is to be stored, in this
     order. `edits` are known messages in another wording than the view's; of several that became one
-    payload, the first carries it and the others are not in `order`. `anchors` has an entry for each
-    payload that isn't instructions.
+    payload, the first carries it and the others are not in `order`. `anchors` are the payloads at
+    the front of the list, instructions left aside, that are as remembered, and `settled` says how
+    many of `order` they are; `matched` are all other payloads, with what they turned out to show.
     """
 
     instructions: str | None
     order: list[Ref]
     new: list[Payload]
     edits: dict[str, Payload]
-    anchors: list[Remembered | Anchor]
-    settled: tuple[int, int] = (0, 0)
-    """So many at the front of `order` and of `anchors` have ids already: all that was
-    walked over.
-    """
+    anchors: list[Remembered]
+    settled: int = 0
+    matched: list[Matched] = []
 
     @property
     def puzzles(self) -> bool:
@@ -135,36 +115,30 @@ class Reconciled(msgspec.Struct):
         older than the view.
         """
         count = len(self.new)
-        return count > 0 and (
-            count == len(self.order)
-            or any(isinstance(ref, str) for ref in self.order[-count:])
-        )
+        if count == 0:
+            return False
+        return count == len(self.order) or str in map(type, self.order[-count:])
 
     def settle(self, ids: Sequence[str]) -> tuple[list[str], list[Remembered]]:
         """The order and what the handle remembers, once the new messages have these ids."""
-        refs, places = self.settled
-        order: list[Any] = self.order[:refs]
-        anchors: list[Any] = self.anchors[:places]
-        order += _settled(self.order[refs:], ids)
-        for anchor in self.anchors[places:]:
-            anchors.append(
-                anchor if isinstance(anchor, Remembered) else anchor.settle(ids)
-            )
-        return order, anchors
-
-
-def _settled(refs: Sequence[Ref], ids: Sequence[str]) -> list[str]:
-    return [ref if isinstance(ref, str) else ids[ref] for ref in refs]
+        # What was walked over has ids already, and is nearly all of a long list.
+        order: list[Any] = self.order[: self.settled]
+        remembered = self.anchors.copy()
+        for payload, refs in self.matched:
+            known = [ref if isinstance(ref, str) else ids[ref] for ref in refs]
+            order += known
+            remembered.append(Remembered(payload, snapshot(payload), tuple(known)))
+        return order, remembered
 
 
 def reconcile(
-    presented: Sequence[Payload],
+    presented: Payloads,
     *,
-    shown: Sequence[Shown],
-    remembered: Sequence[Remembered] = (),
+    shown: View,
+    remembered: Held = (),
     known: Mapping[str, Payload] = _NOTHING,
-    gone: Collection[str] = (),
-    spent: Collection[str] = (),
+    gone: Ids = _NONE,
+    spent: Ids = _NONE,
     together: Callable[[str, str], bool] = lambda one, other: True,
     equal_from: int | None = None,
 ) -> Reconciled:
@@ -180,221 +154,152 @@ def reconcile(
     instructions, body = _split_instructions(presented)
     result = Reconciled(instructions, [], [], {}, [])
     wordings = Wordings(shown, known)
-    held = remembered or [Remembered(None, payload, refs) for payload, refs in shown]
-    spent = _spent(body, held, gone, spent) if gone else ()
-    is_equal = bool(remembered) and equal_from == len(presented) - len(body)
-    walked = _stride(result, body, held, shown, spent) if is_equal else 0
-    _match(
-        result,
-        body,
-        held,
-        wordings,
-        shown=shown if remembered else (),
-        spent=spent,
-        walked=walked,
-    )
+    held, besides = remembered, shown
+    if not remembered:
+        # A handle that remembers nothing knows what the view shows, and nothing besides.
+        held, besides = [Remembered(None, payload, refs) for payload, refs in shown], ()
+    spent = _spent(body, held, gone, spent) if gone else _NONE
+    walked = 0
+    if remembered and equal_from == len(presented) - len(body):
+        walked = _stride(result, body, held, shown, spent)
+    walked = walked or _walk(result, body, held, wordings, spent)
+    _match(result, body, held, wordings, shown=besides, spent=spent, walked=walked)
     if gone and not spent and _repeats(result, held, gone, together):
         result = Reconciled(instructions, [], [], {}, [])
-        _match(
-            result, body, held, wordings, shown=shown if remembered else (), spent=gone
-        )
+        walked = _walk(result, body, held, wordings, gone)
+        _match(result, body, held, wordings, shown=besides, spent=gone, walked=walked)
     return result
 
 
 def _match(
     result: Reconciled,
-    body: Sequence[Payload],
-    held: Sequence[Remembered],
+    body: Payloads,
+    held: Held,
     wordings: Wordings,
     *,
-    shown: Sequence[Shown],
-    spent: Collection[str],
-    walked: int = 0,
+    shown: View,
+    spent: Ids,
+    walked: int,
 ) -> None:
-    """Fills the result: what is as remembered, from the front, then the rest. `shown`: what may be
-    known besides. `walked`: so many are in the result already.
+    """Adds to the result what stands after all that was walked over. `shown`: what may be known
+    besides.
     """
-    walked = walked or _walk(result, body, held, wordings, spent)
     left = held[walked:]
     if walked < min(len(body), len(shown)) and _begins_with_the_view(body, held, shown):
-        walked, left = len(shown), _take_the_view(result, body, held, shown)
-    if walked < len(body):
-        result.settled = len(result.order), len(result.anchors)
-        used: set[Any] = set(result.order)  # ids: nothing new was met so far
-        rest = body[walked:]
-        base = lay_base(
-            [(entry.object, entry.snapshot, entry.refs) for entry in left],
-            shown=_besides(shown, used),
-            used=used,
-            wording=wordings.single,
-            said=rest,
-            spent=spent,
-        )
-        _add(result, rest, match(rest, base, by_stamp=wordings.stamped(used)), wordings)
+        left = _take_the_view(result, body, held, shown)
+        walked = len(shown)
+    result.settled = len(result.order)
+    rest = body[walked:]
+    if not rest:
+        return
+    # ids: nothing new was met so far
+    used: set[Any] = set(result.order)
+    base = lay_base(
+        left,
+        shown=_besides(shown, used),
+        used=used,
+        wording=wordings.single,
+        said=rest,
+        spent=spent,
+    )
+    _add(result, rest, match(rest, base, by_stamp=wordings.stamped(used)), wordings)
 
 
-def _begins_with_the_view(
-    body: Sequence[Payload], held: Sequence[Remembered], shown: Sequence[Shown]
-) -> bool:
+def _begins_with_the_view(body: Payloads, held: Held, shown: View) -> bool:
     """Whether the list begins with all that the view shows, as it shows it: then it was loaded,
     whatever the handle remembers of earlier shapes. The caller's own objects may say otherwise.
     """
     if len(body) < len(shown):
         return False
     owned = {id(entry.object): entry.refs for entry in held if entry.object is not None}
-    pairs = zip(body, shown, strict=False)
-    return all(
-        payload == words and owned.get(id(payload), refs) == refs
-        for payload, (words, refs) in pairs
-    )
+    for payload, (words, refs) in zip(body, shown, strict=False):
+        if payload != words or owned.get(id(payload), refs) != refs:
+            return False
+    return True
 
 
-def _take_the_view(
-    result: Reconciled,
-    body: Sequence[Payload],
-    held: Sequence[Remembered],
-    shown: Sequence[Shown],
-) -> Sequence[Remembered]:
+def _take_the_view(result: Reconciled, body: Payloads, held: Held, shown: View) -> Held:
     """The beginning of the list is what the view shows; returns what the handle remembers after all
     of that.
     """
     result.edits.clear()
-    result.order[:] = [ref for _, refs in shown for ref in refs]
-    pairs = zip(body, shown, strict=False)
-    result.anchors[:] = [
-        Remembered(payload, snapshot(payload), refs) for payload, (_, refs) in pairs
-    ]
+    result.order.clear()
+    result.anchors.clear()
+    for payload, (_, refs) in zip(body, shown, strict=False):
+        result.order += refs
+        result.anchors.append(Remembered(payload, snapshot(payload), refs))
     visible = set(result.order)
-    last = max(
-        (place for place, entry in enumerate(held) if visible.intersection(entry.refs)),
-        default=-1,
-    )
-    return held[last + 1 :]
+    last = len(held)
+    while last and visible.isdisjoint(held[last - 1].refs):
+        last -= 1
+    return held[last:]
 
 
-def _spent(
-    body: Sequence[Payload],
-    held: Sequence[Remembered],
-    gone: Collection[str],
-    spent: Collection[str],
-) -> Collection[str]:
+def _spent(body: Payloads, held: Held, gone: Ids, spent: Ids) -> Ids:
     """What is gone and can't be known by its words in this list: the objects in the list have the
     last word.
     """
-    is_gone = [any(ref in gone for ref in entry.refs) for entry in held]
-    stamps = {
-        stamp_of(entry.snapshot)
-        for entry, away in zip(held, is_gone, strict=True)
-        if away
-    } - {None}
-    owned = {
-        id(entry.object): away
-        for entry, away in zip(held, is_gone, strict=True)
-        if entry.object is not None
-    }
+    stamps: set[str | None] = set()
+    owned: dict[int, bool] = {}
+    cut: set[str] = set()
+    for entry in held:
+        is_gone = not gone.isdisjoint(entry.refs)
+        if is_gone:
+            stamps.add(stamp_of(entry.snapshot))
+        if entry.object is not None:
+            owned[id(entry.object)] = is_gone
+            if is_gone:
+                cut.update(entry.refs)
+    stamps.discard(None)
     shows = {owned[id(payload)] for payload in body if id(payload) in owned}
-    if True in shows or any(stamp_of(payload) in stamps for payload in body):
-        return ()
+    # With an object, or a stamp, of what is gone the list is from before the rewind.
+    if True in shows or not stamps.isdisjoint(map(stamp_of, body)):
+        return _NONE
     if False not in shows:
         return spent
-    cut = [
-        entry.refs
-        for entry, away in zip(held, is_gone, strict=True)
-        if away and entry.object is not None
-    ]
-    return set(spent).union(*cut).intersection(gone)
+    # With objects of the rest, and none of that, it was cut.
+    return cut.union(spent).intersection(gone)
 
 
 def _repeats(
-    result: Reconciled,
-    held: Sequence[Remembered],
-    gone: Collection[str],
-    together: Callable[[str, str], bool],
+    result: Reconciled, held: Held, gone: Ids, together: Callable[[str, str], bool]
 ) -> bool:
     """Whether all that the list has of what is gone is a question, the first message of it, at the
     end of the list and without the answer that had followed it: nobody would have cut just that. A
     list that ends with an answer is a whole one. What was said on another line, after the question
     had been taken away, never followed it.
     """
-    shows = [any(ref in gone for ref in anchor.refs) for anchor in result.anchors]
-    if not any(shows) or shows.index(True) < len(shows) - 1:
+    places: list[Matched] = [_NOT_SHOWN]
+    places += [(entry.snapshot, entry.refs) for entry in result.anchors]
+    places += result.matched
+    *before, (payload, refs) = places
+    last = [ref for ref in refs if isinstance(ref, str) and ref in gone]
+    if not last or any(not gone.isdisjoint(other) for _, other in before):
         return False
-    said = fingerprint(result.anchors[-1].snapshot)
+    said = fingerprint(payload)
     if said.role != "user" or said.answers:
         return False
-    last = [
-        ref for ref in result.anchors[-1].refs if isinstance(ref, str) and ref in gone
-    ]
-    line = [
-        entry.refs
-        for entry in held
-        if any(ref in gone and together(ref, last[0]) for ref in entry.refs)
-    ]
+    line = []
+    for entry in held:
+        if any(ref in gone and together(ref, last[0]) for ref in entry.refs):
+            line.append(entry.refs)
     return len(line) > 1 and not set(line[0]).isdisjoint(last)
 
 
-def remember(
-    remembered: Sequence[Remembered], *, handed: Sequence[Shown], as_is: bool = True
-) -> list[Remembered]:
-    """What a handle remembers after it gave out a context: its own objects, and between them what
-    it hadn't seen. `as_is`: the caller got these very objects.
-
-    Without it, a message that was loaded here, and meanwhile hidden by another handle, would be
-    taken for a new one.
-    """
-    own = {ref: entry for entry in remembered for ref in entry.refs}
-    after: dict[int, list[Remembered]] = {}
-    covered: set[int] = set()
-    last: Remembered | None = None
-    for payload, refs in handed:
-        before = [own[ref] for ref in refs if ref in own]
-        if len(before) < len(refs) and all(
-            set(entry.refs) <= set(refs) for entry in before
-        ):
-            after.setdefault(id(before[-1] if before else last), []).append(
-                Remembered(payload if as_is else None, snapshot(payload), refs)
-            )
-            covered.update(id(entry) for entry in before)
-        if before:
-            last = before[-1]
-    # What was handed out before anything remembered stands right before that, not in front of what
-    # is no longer shown: that is older than all of it, and must not be taken for something said
-    # after it.
-    shown_now = {ref for _, refs in handed for ref in refs}
-    first = next(
-        (entry for entry in remembered if shown_now.intersection(entry.refs)), None
-    )
-    leading = after.get(id(None), [])
-    merged: list[Remembered] = []
-    for entry in remembered:
-        merged += leading if entry is first else []
-        merged += [] if id(entry) in covered else [entry]
-        merged += after.get(id(entry), [])
-    return merged if first is not None else [*merged, *leading]
-
-
-def _split_instructions(
-    presented: Sequence[Payload],
-) -> tuple[str | None, Sequence[Payload]]:
+def _split_instructions(presented: Payloads) -> tuple[str | None, Payloads]:
     texts = []
     for payload in presented:
         said = payload.get("role") if isinstance(payload, dict) else None
         if said not in ("system", "developer"):
             break
         texts.append(fingerprint(payload).text)
-    return (
-        (GLUE.join(text for text in texts if text), presented[len(texts) :])
-        if texts
-        else (None, presented)
-    )
+    if not texts:
+        return None, presented
+    return GLUE.join(filter(None, texts)), presented[len(texts) :]
 
 
 def _stride(
-    result: Reconciled,
-    body: Sequence[Payload],
-    held: Sequence[Remembered],
-    view: Sequence[Shown],
-    spent: Collection[str],
+    result: Reconciled, body: Payloads, held: Held, view: View, spent: Ids
 ) -> int:
     """What `_walk` does, in one step, for a list that begins with all that is remembered, where
     that is what the view shows; 0 for others.
@@ -407,14 +312,13 @@ def _stride(
     count = len(held)
     if count > len(view):
         return 0
-    snapshots, refs = [entry.snapshot for entry in held], [entry.refs for entry in held]
-    words, ids = (
-        [payload for payload, _ in view[:count]],
-        [ids for _, ids in view[:count]],
-    )
-    if snapshots != words or refs != ids:
+    snapshots = snapshots_of(held)
+    words = [payload for payload, _ in view[:count]]
+    ids = [refs for _, refs in view[:count]]
+    if snapshots != words or [entry.refs for entry in held] != ids:
         return 0
-    same, objects = body[:count], [entry.object for entry in held]
+    same = body[:count]
+    objects = [entry.object for entry in held]
     kept = 0
     if all(map(is_, same, objects)):
         kept = count
@@ -429,11 +333,7 @@ def _stride(
 
 
 def _walk(
-    result: Reconciled,
-    body: Sequence[Payload],
-    held: Sequence[Remembered],
-    wordings: Wordings,
-    spent: Collection[str],
+    result: Reconciled, body: Payloads, held: Held, wordings: Wordings, spent: Ids
 ) -> int:
     """Takes what is remembered, from the front, as long as the list says the same; returns how far
     it came.
@@ -443,122 +343,115 @@ def _walk(
     """
     order, anchors = result.order, result.anchors
     objects: set[int] | None = None
-    for payload, entry, (words, ids) in zip(
-        body, held, chain(wordings.view, repeat(_NOT_SHOWN)), strict=False
-    ):
+    view = chain(wordings.view, repeat(_NOT_SHOWN))
+    for payload, entry, (words, ids) in zip(body, held, view, strict=False):
         refs = entry.refs
+        # Repair made it, and shows something else there now: a result may have come since.
         if not refs and (ids or words != payload):
-            # repair made it, and shows something else there now: a result may have come since
             break
-        if payload is not entry.object or payload != entry.snapshot:
+        if payload is not entry.object:
             if objects is None:
                 objects = {id(other.object) for other in held}
-            if payload is not entry.object and (
-                id(payload) in objects or spent and any(ref in spent for ref in refs)
-            ):
+            if id(payload) in objects or not spent.isdisjoint(refs):
                 break
-            # a copy of the list: what it said then is what it says now
-            if payload == entry.snapshot:
-                entry = Remembered(payload, entry.snapshot, refs)
-            elif is_same(payload, entry.snapshot):
-                entry = Remembered(payload, snapshot(payload), refs)
-            else:
+        if payload is not entry.object or payload != entry.snapshot:
+            renewed = _renewed(entry, payload)
+            if renewed is None:
                 break
-        if (ids != refs or words != payload) and (
-            kept := _word(result, payload, refs, wordings)
-        ) != refs:
-            refs = kept
-            entry = Remembered(payload, entry.snapshot, refs)
+            entry = renewed
+        if ids != refs or words != payload:
+            kept = _word(result, payload, refs, wordings)
+            if kept != refs:
+                entry = Remembered(payload, entry.snapshot, kept)
         anchors.append(entry)
-        order += refs
+        order += entry.refs
     return len(anchors)
+
+
+def _renewed(entry: Remembered, payload: Payload) -> Remembered | None:
+    """What is remembered, bound to this object; None if the object says something else."""
+    # A copy of the list: what it said then is what it says now.
+    if payload == entry.snapshot:
+        return Remembered(payload, entry.snapshot, entry.refs)
+    if is_same(payload, entry.snapshot):
+        return Remembered(payload, snapshot(payload), entry.refs)
+    return None
 
 
 def _word(
     result: Reconciled,
     payload: Payload,
-    refs: tuple[str, ...],
+    refs: Refs,
     wordings: Wordings,
     believed: Payload | None = None,
-) -> tuple[str, ...]:
+) -> Refs:
     """Notes an edit where the view words these messages otherwise; returns those that stay in the
-    order. What repair had shown before a result came is no wording of it.
+    order.
     """
-    if (
-        not refs
-        or not wordings.differ(refs, payload, believed=believed)
-        or is_made(fingerprint(payload))
-    ):
+    if not refs or not wordings.differ(refs, payload, believed=believed):
+        return refs
+    # What repair had shown before a result came is no wording of it.
+    if is_made(fingerprint(payload)):
         return refs
     result.edits[refs[0]] = payload
     return refs[:1]
 
 
-def _besides(shown: Sequence[Shown], used: set[str]) -> list[Shown]:
+def _besides(shown: View, used: set[str]) -> View:
     """What the view shows after the last message already matched; what stands before it only a
     stamp can name.
     """
     last = len(shown)
-    while last and not used.intersection(shown[last - 1][1]):
+    while last and used.isdisjoint(shown[last - 1][1]):
         last -= 1
-    first = last - 1 if last and not used.issuperset(shown[last - 1][1]) else last
-    return list(shown[first:])
+    # A merged payload of which only some was matched is still to be looked at.
+    if last and not used.issuperset(shown[last - 1][1]):
+        last -= 1
+    return shown[last:]
 
 
 def _add(
-    result: Reconciled,
-    body: Sequence[Payload],
-    claims: Sequence[Match],
-    wordings: Wordings,
+    result: Reconciled, body: Payloads, claims: Sequence[Match], wordings: Wordings
 ) -> None:
-    groups: list[list[Match]] = [[] for _ in body]
-    for claim in claims:
-        groups[claim.at].append(claim)
-    for payload, group in zip(body, groups, strict=True):
-        if len(group) == 1 or all(claim.refs is None for claim in group):
-            refs = _add_whole(result, payload, group[0], wordings)
-        else:
-            refs = _add_parts(result, payload, group, wordings)
+    for at, group in groupby(claims, key=lambda claim: claim.at):
+        payload = body[at]
+        refs = _add_payload(result, payload, list(group), wordings)
         result.order += refs
-        result.anchors.append(Anchor(payload, snapshot(payload), refs))
+        result.matched.append((payload, refs))
 
 
-def _add_whole(
-    result: Reconciled, payload: Payload, claim: Match, wordings: Wordings
+def _add_payload(
+    result: Reconciled, payload: Payload, group: list[Match], wordings: Wordings
 ) -> tuple[Ref, ...]:
-    if claim.refs is None:
-        result.new.append(payload)
-        return (len(result.new) - 1,)
-    return _word(result, payload, claim.refs, wordings, claim.believed)
-
-
-def _add_parts(
-    result: Reconciled, payload: Payload, group: Sequence[Match], wordings: Wordings
-) -> tuple[Ref, ...]:
-    """A merged payload: the known parts, and each unknown stretch between them as one new
-    message.
+    """A payload as what it shows. A merged one shows the known parts, and each unknown stretch
+    between them is one new message.
     """
+    first = group[0]
+    if all(claim.refs is None for claim in group):
+        return (_add_new(result, payload),)
+    if len(group) == 1:
+        return _word(result, payload, first.refs or (), wordings, first.believed)
     refs: list[Ref] = []
-    stretch: list[str] = []
-    for claim in group:
-        if claim.refs is None:
-            stretch.append(claim.text or "")
+    for is_new, claims in groupby(group, key=lambda claim: claim.refs is None):
+        if is_new:
+            text = GLUE.join(claim.text or "" for claim in claims)
+            refs.append(_add_new(result, worded(payload, text)))
             continue
-        if stretch:
-            refs.append(_add_text(result, payload, stretch))
-            stretch = []
-        part = worded(payload, claim.text or "")
-        same = wordings.read(claim.refs, believed=claim.believed) in (None, claim.text)
-        refs += (
-            claim.refs
-            if same
-            else _word(result, part, claim.refs, wordings, claim.believed)
-        )
-    if stretch:
-        refs.append(_add_text(result, payload, stretch))
+        for claim in claims:
+            refs += _add_part(result, payload, claim, wordings)
     return tuple(refs)
 
 
-def _add_text(result: Reconciled, payload: Payload, stretch: Sequence[str]) -> int:
-    result.new.append(worded(payload, GLUE.join(stretch)))
+def _add_part(
+    result: Reconciled, payload: Payload, claim: Match, wordings: Wordings
+) -> Refs:
+    refs = claim.refs or ()
+    if wordings.read(refs, believed=claim.believed) in (None, claim.text):
+        return refs
+    part = worded(payload, claim.text or "")
+    return _word(result, part, refs, wordings, claim.believed)
+
+
+def _add_new(result: Reconciled, payload: Payload) -> int:
+    result.new.append(payload)
     return len(result.new) - 1

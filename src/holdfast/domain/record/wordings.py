@@ -1,23 +1,19 @@
 """How the view words its messages, which decides what is an edit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from holdfast.domain.message import Payload
 from holdfast.domain.record.atoms import GLUE
 from holdfast.domain.record.fingerprint import fingerprint, is_same, stamp_of
-
-Shown = tuple[Payload, tuple[str, ...]]
-"""A payload, and the ids of the messages it shows: several when repair merged them, none when
-repair made it.
-"""
+from holdfast.domain.record.grouping import Refs, View
+from holdfast.domain.record.matching import ByStamp
 
 
 class Wordings:
     """How the view words its messages: as shown, or as known before repair."""
 
-    def __init__(self, shown: Sequence[Shown], known: Mapping[str, Payload]) -> None:
+    def __init__(self, shown: View, known: Mapping[str, Payload]) -> None:
         self.view = shown
         self.known = known
 
@@ -29,11 +25,7 @@ class Wordings:
         return self.shown[ref] if ref in self.shown else self.known.get(ref)
 
     def differ(
-        self,
-        refs: tuple[str, ...],
-        payload: Payload,
-        *,
-        believed: Payload | None = None,
+        self, refs: Refs, payload: Payload, *, believed: Payload | None = None
     ) -> bool:
         """Whether the caller words these messages otherwise; no, where nobody knows. `known` has
         the last word: repair may show a message otherwise than the view has it, again and again.
@@ -45,31 +37,29 @@ class Wordings:
         shown = self.shown.get(refs[0])
         if shown is not None and is_same(shown, payload):
             return False
-        stored = self.known.get(refs[0])
-        if stored is None:
-            stored = shown if shown is not None else believed
-        return stored is not None and not is_same(stored, payload)
+        for stored in (self.known.get(refs[0]), shown, believed):
+            if stored is not None:
+                return not is_same(stored, payload)
+        return False
 
-    def read(
-        self, refs: tuple[str, ...], *, believed: Payload | None = None
-    ) -> str | None:
+    def read(self, refs: Refs, *, believed: Payload | None = None) -> str | None:
         """What the view says for these messages together; None where nobody knows."""
         stored = [self.known.get(ref, self.shown.get(ref)) for ref in refs]
         if len(refs) == 1 and stored[0] is None:
             stored[0] = believed
-        texts = [fingerprint(payload).text for payload in stored if payload is not None]
-        return (
-            GLUE.join(text for text in texts if text)
-            if len(texts) == len(refs)
-            else None
-        )
+        texts = []
+        for payload in stored:
+            if payload is None:
+                return None
+            texts.append(fingerprint(payload).text)
+        return GLUE.join(filter(None, texts))
 
-    def stamped(self, used: set[str]) -> Any:
+    def stamped(self, used: set[str]) -> ByStamp:
         """Finds messages out of view by their payload's own id; each only once."""
         places: dict[str, str] | None = None
         gone = set(used)
 
-        def find(stamp: str) -> tuple[str, ...] | None:
+        def find(stamp: str) -> Refs | None:
             nonlocal places
             if places is None:
                 every = [*self.shown.items(), *self.known.items()]

@@ -26,18 +26,18 @@ from holdfast.domain.message import (
 )
 from holdfast.domain.record.evidence import Echo, Evidence
 from holdfast.domain.record.fingerprint import snapshot
-from holdfast.domain.record.grouping import gather_shown
+from holdfast.domain.record.grouping import Shown, gather_shown
 from holdfast.domain.record.memory import (
     NOWHERE,
     EqualStretch,
     LastList,
     Memory,
+    Remembered,
     gathered,
     rebound,
 )
-from holdfast.domain.record.reconcile import Reconciled, Remembered
+from holdfast.domain.record.reconcile import Reconciled
 from holdfast.domain.record.shape import ListShape, NewView
-from holdfast.domain.record.wordings import Shown
 from holdfast.domain.repair import CONTINUE
 from holdfast.engine.protocol import Refused, Write
 from holdfast.errors import InvalidMessage
