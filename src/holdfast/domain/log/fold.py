@@ -237,9 +237,8 @@ class Log:
                 self._natural = NaturalOrder()
             if turn in self.turns and seen.note.role != "user":
                 self.turns[turn].spoke = True
-        is_last = unit is self._units[-1]
         if (
-            is_last
+            unit is self._units[-1]
             and not self._stale
             and seen.id not in self.hidden
             and not self._may_be_gone(seen)

@@ -426,10 +426,11 @@ def _add_payload(
     """A payload as what it shows. A merged one shows the known parts, and each unknown stretch
     between them is one new message.
     """
-    first = group[0]
-    if all(claim.refs is None for claim in group):
+    known = [claim for claim in group if claim.refs is not None]
+    if not known:
         return (_add_new(result, payload),)
     if len(group) == 1:
+        first = group[0]
         return _word(result, payload, first.refs or (), wordings, first.believed)
     refs: list[Ref] = []
     for is_new, claims in groupby(group, key=lambda claim: claim.refs is None):
