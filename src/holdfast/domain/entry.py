@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.domain.message import MessageNote, Note, freeze, thaw
 from holdfast.errors import Damaged, InvalidMessage
 
 Kind = Literal[
@@ -53,6 +53,13 @@ Kind = Literal[
     "blanked",
 ]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
+
+Ids = tuple[str, ...]
+Seqs = tuple[int, ...]
+Ranges = tuple[tuple[int, int], ...]
+"""First and last seq of each: of messages next to each other in the natural order (a shape), or of
+all that have a seq in between (a rewind).
+"""
 
 STARTING = 0
 """The turn number of a draft that belongs to the turn its own commit starts: the engine puts the
@@ -86,7 +93,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     body: bytes = b""
 
 
-class Opened(msgspec.Struct, frozen=True, omit_defaults=True):
+class Opened(Note, frozen=True):
     key: str | None = None
     epoch: int = 1
     previous: str | None = None
@@ -94,23 +101,23 @@ class Opened(msgspec.Struct, frozen=True, omit_defaults=True):
     parent_seq: int | None = None
 
 
-class TurnStarted(msgspec.Struct, frozen=True, omit_defaults=True):
-    takes: tuple[str, ...] = ()
+class TurnStarted(Note, frozen=True):
+    takes: Ids = ()
     reply_to: str | None = None
     event: str | None = None
 
 
-class Taken(msgspec.Struct, frozen=True, omit_defaults=True):
-    takes: tuple[str, ...] = ()
+class Taken(Note, frozen=True):
+    takes: Ids = ()
 
 
-class CallStarted(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallStarted(Note, frozen=True):
     call_id: str
     message: str
     index: int = 0
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
+class Asked(Note, frozen=True):
     """`digest` is that of the call's name and exact arguments: an approval is for these and no
     others.
     """
@@ -121,7 +128,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int = 0
 
 
-class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+class Decided(Note, frozen=True):
     call_id: str
     message: str
     approved: bool
@@ -129,17 +136,11 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int = 0
 
 
-class TurnEnded(msgspec.Struct, frozen=True, omit_defaults=True):
+class TurnEnded(Note, frozen=True):
     end: End = "completed"
     reason: str | None = None
     error: str | None = None
-    returns: tuple[str, ...] = ()
-
-
-Ranges = tuple[tuple[int, int], ...]
-"""First and last seq of each: of messages next to each other in the natural order (a shape), or of
-all that have a seq in between (a rewind).
-"""
+    returns: Ids = ()
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -149,7 +150,7 @@ class Edit(msgspec.Struct, frozen=True):
     payload: Any
 
 
-class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+class Shape(Note, frozen=True):
     """The model's view as its difference from the natural one: ranges of message seqs, in the order
     shown.
 
@@ -159,10 +160,10 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ranges: Ranges = ()
     edits: dict[int, Edit] = {}
-    restored: tuple[int, ...] = ()
+    restored: Seqs = ()
 
 
-class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
+class Rewound(Note, frozen=True):
     """The view goes back to the message `to`. The last rewind says all: it takes up what still
     counts of earlier ones.
 
@@ -175,11 +176,11 @@ class Rewound(msgspec.Struct, frozen=True, omit_defaults=True):
     to: str = ""
     gone: Ranges = ()
     turns: Ranges = ()
-    cut: tuple[int, ...] = ()
+    cut: Seqs = ()
     ranges: Ranges = ()
 
 
-class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
+class Compacted(Note, frozen=True):
     """`covers`: what the summary in the body stands for. `ranges`: what is shown after it, in the
     order shown. `aside`: seqs of messages that were hidden among the covered ones; they follow the
     summary once they are shown again.
@@ -193,10 +194,10 @@ class Compacted(msgspec.Struct, frozen=True, omit_defaults=True):
     edits: dict[int, Edit] = {}
     instructions: int = 0
     since: int = 1
-    aside: tuple[int, ...] = ()
+    aside: Seqs = ()
 
 
-class Labelled(msgspec.Struct, frozen=True, omit_defaults=True):
+class Labelled(Note, frozen=True):
     """`seq` is the message's: a load that begins after it can tell whether it matters."""
 
     message: str
@@ -204,12 +205,12 @@ class Labelled(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int = 0
 
 
-class Retracted(msgspec.Struct, frozen=True, omit_defaults=True):
-    messages: tuple[str, ...] = ()
+class Retracted(Note, frozen=True):
+    messages: Ids = ()
     reason: str | None = None
 
 
-class Posted(msgspec.Struct, frozen=True, omit_defaults=True):
+class Posted(Note, frozen=True):
     """A try to send the reply `owed`: it was sent, or it failed and is still owed."""
 
     owed: str
@@ -218,16 +219,16 @@ class Posted(msgspec.Struct, frozen=True, omit_defaults=True):
     platform_id: str | None = None
 
 
-class Closed(msgspec.Struct, frozen=True, omit_defaults=True):
+class Closed(Note, frozen=True):
     """The end of a session. `moved`: messages in its inbox that went on to the key's next
     session.
     """
 
     reason: str = ""
-    moved: tuple[str, ...] = ()
+    moved: Ids = ()
 
 
-class Erased(msgspec.Struct, frozen=True, omit_defaults=True):
+class Erased(Note, frozen=True):
     """What an erasure took: so many entries, messages among them, and bytes of payloads."""
 
     entries: int = 0
@@ -236,15 +237,15 @@ class Erased(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Blanked(msgspec.Struct, frozen=True, omit_defaults=True):
+class Blanked(Note, frozen=True):
     """These entries, by seq, lost their words: what they told went on to another session, which was
     erased.
     """
 
-    seqs: tuple[int, ...] = ()
+    seqs: Seqs = ()
 
 
-NOTES: dict[str, type[msgspec.Struct]] = {
+NOTES: dict[str, type[Note]] = {
     "opened": Opened,
     "message": MessageNote,
     "turn": TurnStarted,
@@ -269,9 +270,10 @@ _encode = msgspec.json.Encoder().encode
 _decoders = {kind: msgspec.json.Decoder(note).decode for kind, note in NOTES.items()}
 _plain_notes: dict[tuple[str, bytes], Any] = {}
 _PLAIN_NOTES_MAX = 4096
+_PLAIN_NOTE_BYTES = 96
 
 
-def noted(note: msgspec.Struct) -> bytes:
+def noted(note: Note) -> bytes:
     """A note as bytes; nothing at all when it says nothing but defaults. It is read back by the
     decoder that will read it from the log: a note that could not be is refused here, before it is
     written (I-25).
@@ -281,9 +283,8 @@ def noted(note: msgspec.Struct) -> bytes:
     except UnicodeEncodeError:
         text = freeze(msgspec.to_builtins(note, str_keys=True))
     except TypeError as error:
-        raise InvalidMessage(
-            problem=f"its note can't be written ({error})", place="note"
-        ) from None
+        problem = f"its note can't be written ({error})"
+        raise InvalidMessage(problem=problem, place="note") from None
     if text == b"{}":
         return b""
     try:
@@ -304,7 +305,8 @@ def note_of(kind: str, note: bytes) -> Any:
         value = _decoders[kind](note or b"{}")
     except msgspec.DecodeError:
         value = _converted(kind, thaw(note))
-    if len(note) <= 96:
+    # A long one holds what was said, a reason or an error, and hardly comes again.
+    if len(note) <= _PLAIN_NOTE_BYTES:
         if len(_plain_notes) >= _PLAIN_NOTES_MAX:
             _plain_notes.clear()
         _plain_notes[kind, note] = value
@@ -313,10 +315,10 @@ def note_of(kind: str, note: bytes) -> Any:
 
 def opened_of(entry: Entry) -> Opened:
     """The note of a session's first entry; one that says nothing where it can't be read (I-25)."""
+    if entry.kind != "opened":
+        return Opened()
     try:
-        note: Opened = (
-            note_of("opened", entry.note) if entry.kind == "opened" else Opened()
-        )
+        note: Opened = note_of("opened", entry.note)
     except Damaged:
         return Opened()
     return note
@@ -327,6 +329,5 @@ def _converted(kind: str, value: Any) -> Any:
     try:
         return msgspec.convert(value, NOTES[kind], strict=False)
     except msgspec.ValidationError as error:
-        raise Damaged(
-            where="a note", problem=f"it is no longer that of a {kind} ({error})"
-        ) from error
+        problem = f"it is no longer that of a {kind} ({error})"
+        raise Damaged(where="a note", problem=problem) from error

@@ -7,7 +7,7 @@ payload when it is frozen, so that a long session folds without parsing what it 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -29,19 +29,23 @@ DEPTH_MAX = 200
 INTEGER_BITS_MAX = 4096
 
 
-class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+class PartOfMessage(msgspec.Struct, frozen=True, tag=str.lower, tag_field="type"):
+    """What all parts share: in JSON, `type` is the name of the class."""
+
+
+class Text(PartOfMessage, frozen=True):
     """Words."""
 
     text: str
 
 
-class Image(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
+class Image(PartOfMessage, frozen=True):
     """A picture, by address; a `data:` address carries it along."""
 
     url: str
 
 
-class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
+class Call(PartOfMessage, frozen=True):
     """A tool call. `id` is the provider's and need not be unique; `arguments` is JSON text as it
     was said.
     """
@@ -51,9 +55,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
     arguments: str
 
 
-class Result(
-    msgspec.Struct, frozen=True, tag="result", tag_field="type", omit_defaults=True
-):
+class Result(PartOfMessage, frozen=True, omit_defaults=True):
     """What a tool answered to the call `call_id`."""
 
     call_id: str
@@ -61,22 +63,20 @@ class Result(
     error: bool = False
 
 
-class Thinking(
-    msgspec.Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True
-):
+class Thinking(PartOfMessage, frozen=True, omit_defaults=True):
     """Reasoning the model shared. Replayable only by its own format, from the payload (I-14)."""
 
     text: str
     signed: bool = False
 
 
-class Refusal(msgspec.Struct, frozen=True, tag="refusal", tag_field="type"):
+class Refusal(PartOfMessage, frozen=True):
     """The model declined, in these words."""
 
     text: str
 
 
-class Other(msgspec.Struct, frozen=True, tag="other", tag_field="type"):
+class Other(PartOfMessage, frozen=True):
     """Something only its own format can express; `kind` is the format's name for it."""
 
     kind: str
@@ -96,7 +96,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: int = 0
 
 
-class CallNote(msgspec.Struct, frozen=True, omit_defaults=True):
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is noted beside a payload or in its stead. Defaults are left out of storage, so the
+    common note costs nothing.
+    """
+
+
+class CallNote(Note, frozen=True):
     """A call in a message, noted for pairing. `whole`: its arguments were fully said."""
 
     id: str
@@ -104,9 +110,8 @@ class CallNote(msgspec.Struct, frozen=True, omit_defaults=True):
     whole: bool = True
 
 
-class MessageNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a log notes beside a payload. Defaults are left out of storage, so the common message
-    costs nothing.
+class MessageNote(Note, frozen=True):
+    """What a log notes beside a payload.
 
     `plain`: a complete text message that says something and neither calls a tool nor answers one; a
     view passes it on unread. `partial`: its stream was cut. `late`: stored by a turn that had
@@ -163,15 +168,12 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
         check(payload)
     try:
         return _encode(payload)
-    except (
-        UnicodeEncodeError,
-        TypeError,
-    ):  # lone surrogates; strings and numbers of somebody's own type
-        import json  # for these alone: it takes longer to load than this package
+    except (UnicodeEncodeError, TypeError):
+        # Lone surrogates; strings and numbers of somebody's own type. For these alone it is
+        # loaded: that takes longer than this package.
+        import json
 
-        return json.dumps(
-            exact(payload), ensure_ascii=True, separators=(",", ":")
-        ).encode()
+        return json.dumps(exact(payload), separators=(",", ":")).encode()
 
 
 def too_deep(place: str) -> InvalidMessage:
@@ -184,18 +186,17 @@ def thaw(body: bytes) -> Any:
     try:
         return _decode(body)
     except msgspec.DecodeError:
-        import json  # it reads numbers that msgspec does not
+        # it reads numbers that msgspec does not
+        import json
 
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Damaged(
-                where="a payload", problem=f"it is no longer JSON ({error})"
-            ) from error
+            problem = f"it is no longer JSON ({error})"
+            raise Damaged(where="a payload", problem=problem) from error
     except RecursionError as error:
-        raise Damaged(
-            where="a payload", problem="it is nested deeper than can be read"
-        ) from error
+        problem = "it is nested deeper than can be read"
+        raise Damaged(where="a payload", problem=problem) from error
 
 
 def thaw_all(bodies: list[bytes]) -> list[Any]:
@@ -208,12 +209,7 @@ def thaw_all(bodies: list[bytes]) -> list[Any]:
 
 def is_flat(payload: Any) -> bool:
     """A dict of strings needs no walk: nothing in it can be outside JSON."""
-    if type(payload) is not dict:
-        return False
-    for key, value in payload.items():
-        if type(key) is not str or type(value) is not str:
-            return False
-    return True
+    return all_flat((payload,))
 
 
 def all_flat(payloads: Iterable[Any]) -> bool:
@@ -244,10 +240,8 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         return
     if issubclass(kind, int):
         if int.bit_length(value) > INTEGER_BITS_MAX:
-            raise _refusal(
-                f"JSON readers take no integer of more than {INTEGER_BITS_MAX:,} bits",
-                place,
-            )
+            limit = f"no integer of more than {INTEGER_BITS_MAX:,} bits"
+            raise _refusal(f"JSON readers take {limit}", place)
     elif issubclass(kind, float):
         if not math.isfinite(value):
             raise _refusal(f"{float.__repr__(value)} is not a JSON number", place)
@@ -255,23 +249,27 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
         for key, item in dict.items(value):
             if not issubclass(type(key), str):
                 raise _refusal(f"a key is a string, not {kind_of(key)}", place)
-            check(
-                item,
-                f"{place}.{str.__str__(key)}" if place else str.__str__(key),
-                depth + 1,
-            )
+            name = str.__str__(key)
+            check(item, f"{place}.{name}" if place else name, depth + 1)
     elif issubclass(kind, list | tuple):
-        for index, item in enumerate(
-            (list if issubclass(kind, list) else tuple).__iter__(value)
-        ):
+        for index, item in enumerate(_items(value)):
             check(item, f"{place}[{index}]", depth + 1)
     else:
         raise _refusal(f"{kind_of(value)} is not JSON data", place)
 
 
+def _items(value: Any) -> Iterator[Any]:
+    """The items of a list or a tuple, whatever a class of the caller's own would give."""
+    if issubclass(type(value), list):
+        return list.__iter__(value)
+    return tuple.__iter__(value)
+
+
 def _refusal(problem: str, place: str) -> InvalidMessage:
-    cut = place if len(place) <= _PLACE_MAX else f"{place[:_PLACE_MAX]}…"
-    return InvalidMessage(problem=problem, place=cut or "the message")
+    # It may be made of the caller's own keys, which may be long.
+    if len(place) > _PLACE_MAX:
+        place = f"{place[:_PLACE_MAX]}…"
+    return InvalidMessage(problem=problem, place=place or "the message")
 
 
 def exact(value: Any) -> Any:
@@ -285,10 +283,7 @@ def exact(value: Any) -> Any:
     if issubclass(kind, dict):
         return {_bare(key): exact(item) for key, item in dict.items(value)}
     if issubclass(kind, list | tuple):
-        return [
-            exact(item)
-            for item in (list if issubclass(kind, list) else tuple).__iter__(value)
-        ]
+        return [exact(item) for item in _items(value)]
     return _bare(value)
 
 
@@ -304,4 +299,6 @@ def _bare(value: Any) -> Any:
         return str.__str__(value)
     if issubclass(kind, int):
         return int.__int__(value)
-    return float.__float__(value) if issubclass(kind, float) else value
+    if issubclass(kind, float):
+        return float.__float__(value)
+    return value

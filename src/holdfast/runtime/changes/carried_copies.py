@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from holdfast.domain.entry import Blanked, Draft, Entry, noted, opened_of
-from holdfast.domain.erasure import carried_in, passed_on, telling, tombstone
+from holdfast.domain.erasure import carried_in, entries_about, passed_on, tombstone
 from holdfast.engine.protocol import SessionState, Write
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.session_log import PAGE, SessionLog
@@ -51,7 +51,9 @@ def copies(
             break
         seen.add(before.id)
         ids = passed_on(_own(session, before), ids)
-        if not before.erased and (entries := list(telling(_own(session, before), ids))):
+        if not before.erased and (
+            entries := list(entries_about(_own(session, before), ids))
+        ):
             notes = tuple((entry.seq, tombstone(entry)) for entry in entries)
             is_news = any(
                 entry.note != note
