@@ -1,6 +1,7 @@
 """What the doctor asks of a store, whatever kind it is."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -40,6 +41,19 @@ class Healed(Protocol):
         ...
 
 
+class HealedSessions:
+    """The sessions of a store, each healed when it is asked for; its changes are put into
+    `changed`.
+    """
+
+    def __init__(self) -> None:
+        # By session: one that is gone through again is healed again, and changed once.
+        self.changed: dict[str, list[Change]] = {}
+
+    def changes(self) -> list[Change]:
+        return list(chain.from_iterable(self.changed.values()))
+
+
 class Subject(Protocol):
     """A store in the doctor's hands. It is read from a private copy and never written."""
 
@@ -57,7 +71,7 @@ class Subject(Protocol):
         """How many records there are of each type that nobody here knows; complete once it was
         examined.
         """
-        ...
+        return {}
 
     def healed(self, accepts: Accepts) -> Healed:
         """The store with the remedies of these rules applied, wherever they are broken."""

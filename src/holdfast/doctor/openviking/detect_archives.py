@@ -2,31 +2,20 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.openviking.rules import RULE
+from holdfast.doctor.openviking.case import Findings, finding, ids_of, states, under
 from holdfast.importers.openviking.convert import (
     State,
     held_by,
     moved_by,
     overview_of,
     phase_of,
-    state_of,
 )
 from holdfast.importers.openviking.files import ROOT, Archive, SessionFolder, messages
 
 _NUMBER = re.compile(r"archive_(\d{1,9})")
-
-
-def settled(folder: SessionFolder) -> list[tuple[Archive, State]]:
-    """The archives that took effect, each with what has become of it."""
-    return [(archive, state) for archive, state in states(folder) if state != "copy"]
-
-
-def states(folder: SessionFolder) -> list[tuple[Archive, State]]:
-    """All archives, each with what has become of it."""
-    live = {record.id for record in folder.live}
-    return [(archive, state_of(archive, live)) for archive in folder.archives]
+_GAPS_MAX = 1000
 
 
 def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
@@ -34,18 +23,16 @@ def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
     says so. A failed archive stands for nothing, and one whose meta is torn can't say what it
     retained.
     """
-    live = {record.id for record in folder.live}
+    live = ids_of(folder.records)
     stale: dict[str, set[str]] = {}
     for archive, state in states(folder):
-        took_effect = state == "done" or (
-            state == "pending" and phase_of(archive) == "ready"
-        )
-        if took_effect and not archive.meta.problem:
+        is_ready = state == "pending" and phase_of(archive) == "ready"
+        if (state == "done" or is_ready) and not archive.meta.problem:
             stale[archive.name] = moved_by(archive) & live
     return stale
 
 
-def lost_clear(folder: SessionFolder) -> Iterator[Finding]:
+def lost_clear(folder: SessionFolder) -> Findings:
     """Messages that are archived and still live."""
     for name, ids in stale_ids(folder).items():
         if ids:
@@ -53,15 +40,17 @@ def lost_clear(folder: SessionFolder) -> Iterator[Finding]:
                 f"{len(ids)} of {len(folder.live)} live messages were moved to {name}: "
                 f"{', '.join(sorted(ids)[:5])}."
             )
-            yield Finding(RULE["openviking/lost-clear"], folder.id, ROOT, seen)
+            yield finding(folder, "lost-clear", ROOT, seen)
 
 
 def gaps(folder: SessionFolder) -> list[int]:
     """The numbers of archives that should be there and are not."""
     numbers = {archive.number for archive in folder.archives}
-    return [
+    lost = (
         number for number in range(1, max(numbers, default=0)) if number not in numbers
-    ][:1000]
+    )
+    # A single folder can be called archive_999999999.
+    return list(islice(lost, _GAPS_MAX))
 
 
 def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
@@ -70,7 +59,7 @@ def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
     """
     if archive.name in _covered(folder):
         return []
-    elsewhere = {record.id for record in folder.live}
+    elsewhere = ids_of(folder.records)
     for other, state in states(folder):
         if other.name != archive.name and state not in ("copy", "failed"):
             elsewhere |= held_by(other)
@@ -79,17 +68,15 @@ def hidden_by(folder: SessionFolder, archive: Archive) -> list[str]:
     ]
 
 
-def archive_signs(folder: SessionFolder) -> Iterator[Finding]:
+def archive_signs(folder: SessionFolder) -> Findings:
     """What is wrong archive by archive, and with their row."""
     for archive, state in states(folder):
         for rule, seen in _signs(folder, archive, state):
-            yield Finding(
-                RULE[f"openviking/{rule}"], folder.id, f"history/{archive.name}", seen
-            )
+            yield finding(folder, rule, under(archive), seen)
     if lost := gaps(folder):
         names = ", ".join(f"archive_{number:03d}" for number in lost[:5])
         seen = f"{len(lost)} missing: {names}; the last is {folder.archives[-1].name}."
-        yield Finding(RULE["openviking/archive-gap"], folder.id, "history", seen)
+        yield finding(folder, "archive-gap", "history", seen)
 
 
 def _signs(
@@ -99,10 +86,8 @@ def _signs(
     if state == "copy":
         count = len(messages(archive.records))
         phase = phase_of(archive) or "nothing"
-        yield (
-            "prepared-only",
-            f"Its commit came to {phase!r}; its {count} messages are live.",
-        )
+        seen = f"Its commit came to {phase!r}; its {count} messages are live."
+        yield "prepared-only", seen
     elif state == "done" and not archive.records:
         seen = "Its messages.jsonl is empty"
         if archive.records is None:
@@ -113,6 +98,7 @@ def _signs(
         )
     elif state in ("failed", "pending") or _lacks_overview(archive, state):
         hidden = len(hidden_by(folder, archive))
+        # What is live or under an overview as well is not lost with this archive.
         if hidden:
             yield _hiding_sign(archive, state, hidden)
 
@@ -131,10 +117,8 @@ def _hiding_sign(archive: Archive, state: State, hidden: int) -> tuple[str, str]
             f"It has neither .done nor .failed.json; {hidden} messages are only here."
         )
         return "pending-forever", seen
-    return (
-        "done-without-overview",
-        f"There is no overview; {hidden} messages are in nobody's view.",
-    )
+    seen = f"There is no overview; {hidden} messages are in nobody's view."
+    return "done-without-overview", seen
 
 
 def _lacks_overview(archive: Archive, state: State) -> bool:
@@ -144,6 +128,7 @@ def _lacks_overview(archive: Archive, state: State) -> bool:
 def _promises(archive: Archive) -> bool:
     """Whether the archive says that it has an overview."""
     done, tokens = archive.done.data, archive.meta.data.get("overview_tokens")
+    # Releases differ in the name of the flag; older ones have none, and count tokens instead.
     flag = done.get("enable_working_memory", done.get("working_memory_enabled"))
     return flag is True or (flag is None and isinstance(tokens, int) and tokens > 0)
 
@@ -158,10 +143,9 @@ def _covered(folder: SessionFolder) -> set[str]:
         first = _number(done.get("coverage_start_archive"), archive.number)
         last = _number(done.get("coverage_end_archive"), archive.number)
         for other, its_state in states(folder):
-            if (
-                first <= other.number <= min(last, archive.number)
-                and its_state != "pending"
-            ):
+            # No overview stands for what came after it, whatever it says.
+            is_within = first <= other.number <= min(last, archive.number)
+            if is_within and its_state != "pending":
                 covered.add(other.name)
         failed = done.get("covered_failed_archives")
         if isinstance(failed, list):

@@ -12,14 +12,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
-from holdfast.doctor.openviking.detect import (
-    findings_of,
+from holdfast.doctor.openviking.counters import (
+    counter,
     held,
     lines_in,
     missing,
     missing_in_all,
-    number,
 )
+from holdfast.doctor.openviking.detect import findings_of
 from holdfast.doctor.openviking.detect_archives import stale_ids
 from holdfast.doctor.openviking.heal_archives import leave_out_copies, make_live
 from holdfast.doctor.openviking.heal_messages import (
@@ -29,11 +29,12 @@ from holdfast.doctor.openviking.heal_messages import (
     leave_out_replays,
     let_go_of_results,
 )
-from holdfast.doctor.openviking.heal_meta import count_anew, rebuild_papers
+from holdfast.doctor.openviking.heal_meta import count_anew, rebuild_small_files
+from holdfast.doctor.openviking.remedy import Mended, without_live
 from holdfast.doctor.openviking.rules import RULES
 from holdfast.importers.openviking.files import ROOT, SessionFolder, SmallFile
 
-Remedy = Callable[[SessionFolder, str], tuple[SessionFolder, list[Change]]]
+Remedy = Callable[[SessionFolder, str], Mended]
 ROUNDS_MAX = 1000
 
 
@@ -44,49 +45,47 @@ def heal(
     changes: list[Change] = []
     left = REMEDIES.keys() & set(accepted)
     for _ in range(ROUNDS_MAX):
-        seen = {finding.rule.name for finding in findings_of(folder)} & left
-        rule = next((rule.name for rule in RULES if rule.name in seen), None)
+        # One rule a round, in the order of the rules: what the next one finds may depend on it.
+        broken = left & {finding.rule.name for finding in findings_of(folder)}
+        rule = next((rule.name for rule in RULES if rule.name in broken), None)
         if rule is None:
             break
-        after, made = REMEDIES[rule](folder, rule)
-        if not made:
+        after, edits = REMEDIES[rule](folder, rule)
+        if not edits:
+            # It can do nothing about what is found, and would be asked for ever.
             left.discard(rule)
         folder = _counted(folder, after)
-        changes += made
+        for edit in edits:
+            changes.append(Change(rule, folder.id, *edit))
     return folder, changes
 
 
-def _clear(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def _clear(folder: SessionFolder, rule: str) -> Mended:
     """The clearing that was lost: exactly the moved messages leave the live file."""
     stale = set().union(*stale_ids(folder).values())
-    gone = [record for record in folder.live if record.id in stale]
-    kept = tuple(
-        record
-        for record in folder.records or ()
-        if record.problem or record.id not in stale
-    )
-    before = f"{len(folder.live)} live messages, {len(gone)} of them archived"
-    after = f"{len(folder.live) - len(gone)} live messages"
-    return replace(folder, records=kept), [Change(rule, folder.id, ROOT, before, after)]
+    after = without_live(folder, stale)
+    live = len(folder.live)
+    left = len(after.live)
+    before = f"{live} live messages, {live - left} of them archived"
+    return after, [(ROOT, before, f"{left} live messages")]
 
 
 def _counted(before: SessionFolder, after: SessionFolder) -> SessionFolder:
     """Counters for what is there now."""
-    meta = after.meta.data
+    # A meta that is rebuilt in this round has counted already.
     if after.meta.problem or not after.meta.there or before.meta.problem:
         return after
     changes: dict[str, Any] = {}
-    if number(meta.get("message_count")) is not None and lines_in(
-        before.records
-    ) != lines_in(after.records):
-        changes["message_count"] = lines_in(after.records) + missing(before)
-    if number(meta.get("total_message_count")) is not None and held(before) != held(
-        after
-    ):
-        changes["total_message_count"] = held(after) + missing_in_all(before)
+    lines = lines_in(after.records)
+    if counter(after, "message_count") is not None:
+        if lines_in(before.records) != lines:
+            changes["message_count"] = lines + missing(before)
+    if counter(after, "total_message_count") is not None:
+        if held(before) != held(after):
+            changes["total_message_count"] = held(after) + missing_in_all(before)
     if not changes:
         return after
-    return replace(after, meta=SmallFile.saying({**meta, **changes}))
+    return replace(after, meta=SmallFile.saying(after.meta.data | changes))
 
 
 REMEDIES: dict[str, Remedy] = {
@@ -94,7 +93,7 @@ REMEDIES: dict[str, Remedy] = {
     "openviking/append-crash-meta-behind": count_anew,
     "openviking/torn-tail": keep_aside,
     "openviking/unreadable-record": keep_aside,
-    "openviking/torn-meta": rebuild_papers,
+    "openviking/torn-meta": rebuild_small_files,
     "openviking/duplicate-ids": join_duplicates,
     "openviking/replayed-batch": leave_out_replays,
     "openviking/tool-never-finished": end_tools,

@@ -4,8 +4,9 @@ what they hold.
 
 from msgspec.structs import replace
 
-from holdfast.doctor.finding import Change
-from holdfast.doctor.openviking.detect_archives import archive_signs, hidden_by, states
+from holdfast.doctor.openviking.case import states, under
+from holdfast.doctor.openviking.detect_archives import archive_signs, hidden_by
+from holdfast.doctor.openviking.remedy import Mended, with_archive
 from holdfast.importers.openviking.files import (
     Archive,
     MessageLine,
@@ -15,60 +16,45 @@ from holdfast.importers.openviking.files import (
 )
 
 
-def leave_out_copies(
-    folder: SessionFolder, rule: str
-) -> tuple[SessionFolder, list[Change]]:
+def leave_out_copies(folder: SessionFolder, rule: str) -> Mended:
     """Archives that were prepared and never took effect."""
-    changes = []
+    edits = []
+    # From the last one on: each that goes makes the one before it the last.
     for archive, state in reversed(states(folder)):
         if state == "copy":
-            place = f"history/{archive.name}"
-            changes.append(
-                Change(
-                    rule,
-                    folder.id,
-                    place,
-                    "a prepared copy of live messages",
-                    "left out",
-                )
-            )
-            folder = (
-                _without(folder, archive)
-                if _is_last(folder, archive)
-                else _failed(folder, archive)
-            )
-    return folder, changes[::-1]
+            before = "a prepared copy of live messages"
+            edits.append((under(archive), before, "left out"))
+            if _is_last(folder, archive):
+                folder = _without(folder, archive)
+            else:
+                folder = _failed(folder, archive)
+    return folder, edits[::-1]
 
 
-def make_live(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def make_live(folder: SessionFolder, rule: str) -> Mended:
     """The messages that only these archives have stand before the live ones again. The last archive
     goes, as if its commit had never been; one in the middle stays in its place, and says that it
     retained what it holds.
     """
     hurt = {one.place for one in archive_signs(folder) if one.rule.name == rule}
-    changes = []
+    edits = []
     for archive in reversed(folder.archives):
-        if f"history/{archive.name}" in hurt:
-            hidden = set(hidden_by(folder, archive))
-            back = [
-                _recovered(record, archive)
-                for record in archive.records or ()
-                if record.id in hidden or record.problem
-            ]
-            before, after = (
-                f"{len(hidden)} messages in {archive.name} only",
-                f"{len(hidden)} messages live again",
-            )
-            changes.append(
-                Change(rule, folder.id, f"history/{archive.name}", before, after)
-            )
-            folder = replace(folder, records=(*back, *(folder.records or ())))
-            folder = (
-                _without(folder, archive)
-                if _is_last(folder, archive)
-                else _retained(folder, archive)
-            )
-    return folder, changes[::-1]
+        place = under(archive)
+        if place not in hurt:
+            continue
+        hidden = set(hidden_by(folder, archive))
+        count = f"{len(hidden)} messages"
+        edits.append((place, f"{count} in {archive.name} only", f"{count} live again"))
+        back = []
+        for record in archive.records or ():
+            if record.id in hidden or record.problem:
+                back.append(_recovered(record, archive))
+        folder = replace(folder, records=(*back, *(folder.records or ())))
+        if _is_last(folder, archive):
+            folder = _without(folder, archive)
+        else:
+            folder = _retained(folder, archive)
+    return folder, edits[::-1]
 
 
 def _recovered(record: MessageLine, archive: Archive) -> MessageLine:
@@ -83,33 +69,34 @@ def _is_last(folder: SessionFolder, archive: Archive) -> bool:
 
 def _without(folder: SessionFolder, archive: Archive) -> SessionFolder:
     """The folder without its last archive; files that OpenViking made for it are kept aside."""
-    under = f"history/{archive.name}/"
-    others = tuple(
-        (f"aside/{name}" if name.startswith(under) else name, source)
-        for name, source in folder.others
-    )
+    others = []
+    for name, source in folder.others:
+        if name.startswith(f"{under(archive)}/"):
+            name = f"aside/{name}"
+        others.append((name, source))
     archives = folder.archives[:-1]
-    meta, count = folder.meta, folder.meta.data.get("commit_count")
+    meta = folder.meta
+    count = meta.data.get("commit_count")
+    # OpenViking gives its next archive the number behind this count.
     if isinstance(count, int) and count >= archive.number:
-        meta = SmallFile.saying(
-            {**meta.data, "commit_count": archives[-1].number if archives else 0}
-        )
-    return replace(folder, archives=archives, others=others, meta=meta)
+        last = archives[-1].number if archives else 0
+        meta = SmallFile.saying({**meta.data, "commit_count": last})
+    return replace(folder, archives=archives, others=tuple(others), meta=meta)
 
 
 def _retained(folder: SessionFolder, archive: Archive) -> SessionFolder:
+    """The folder with an archive that says that all it holds is live."""
     ids = [record.id for record in messages(archive.records)]
-    phase = archive.meta.data.get("phase1")
-    phase = {
-        **(phase if isinstance(phase, dict) else {"version": 1}),
+    meta = dict(archive.meta.data)
+    # With a count of tokens it would promise an overview, which it does not have.
+    meta.pop("overview_tokens", None)
+    phase = meta.get("phase1")
+    if not isinstance(phase, dict):
+        phase = {"version": 1}
+    ready = {
         "status": "ready",
         "archived_message_ids": ids,
         "retained_message_ids": ids,
-    }
-    meta = {
-        key: value
-        for key, value in archive.meta.data.items()
-        if key != "overview_tokens"
     }
     done = {
         "starting_message_id": ids[0],
@@ -122,11 +109,11 @@ def _retained(folder: SessionFolder, archive: Archive) -> SessionFolder:
     }
     changed = replace(
         archive,
-        meta=SmallFile.saying({**meta, "phase1": phase}),
+        meta=SmallFile.saying({**meta, "phase1": {**phase, **ready}}),
         done=SmallFile.saying(done),
         failed=SmallFile(),
     )
-    return _instead(folder, changed)
+    return with_archive(folder, changed)
 
 
 def _failed(folder: SessionFolder, archive: Archive) -> SessionFolder:
@@ -136,13 +123,5 @@ def _failed(folder: SessionFolder, archive: Archive) -> SessionFolder:
         "error": "The commit never took effect",
         "skipped": True,
     }
-    return _instead(folder, replace(archive, failed=SmallFile.saying(failed)))
-
-
-def _instead(folder: SessionFolder, archive: Archive) -> SessionFolder:
-    return replace(
-        folder,
-        archives=tuple(
-            archive if one.name == archive.name else one for one in folder.archives
-        ),
-    )
+    changed = replace(archive, failed=SmallFile.saying(failed))
+    return with_archive(folder, changed)

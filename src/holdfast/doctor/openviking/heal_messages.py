@@ -3,189 +3,157 @@ never ended.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.doctor.finding import Change
-from holdfast.doctor.openviking.detect import files, lost_results, replays, unfinished
+from holdfast.doctor.openviking.case import Records
+from holdfast.doctor.openviking.detect import is_torn, replays
+from holdfast.doctor.openviking.detect_tools import (
+    PartPlace,
+    lost_results,
+    unfinished,
+)
+from holdfast.doctor.openviking.remedy import (
+    Edit,
+    Mended,
+    each_file,
+    start_of,
+    without_live,
+)
 from holdfast.domain.repair import INTERRUPTED
-from holdfast.importers.jsonl import NOT_JSON, written
+from holdfast.importers.jsonl import written
 from holdfast.importers.openviking.convert import words_of
 from holdfast.importers.openviking.files import ROOT, MessageLine, SessionFolder
 
-Records = tuple[MessageLine, ...]
+Part = dict[str, Any]
 
 
-def each_file(
-    folder: SessionFolder, change: Callable[[str, Records], Records]
-) -> SessionFolder:
-    """The folder with every file of messages changed that counts; `change` is told which it is."""
-    counted = {place for place, _ in files(folder)}
-    archives = []
-    for archive in folder.archives:
-        place = f"history/{archive.name}/{ROOT}"
-        if archive.records is not None and place in counted:
-            archive = replace(archive, records=change(place, archive.records))
-        archives.append(archive)
-    records = change(ROOT, folder.records) if folder.records is not None else None
-    return replace(folder, archives=tuple(archives), records=records)
-
-
-def keep_aside(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def keep_aside(folder: SessionFolder, rule: str) -> Mended:
     """Lines that nobody can read leave their file; their bytes are kept. Files that nobody can read
     stay behind.
     """
-    changes: list[Change] = []
-    if rule == "openviking/unreadable-record":
-        changes += [
-            Change(rule, folder.id, place, problem, "left out")
-            for place, problem in folder.problems
-        ]
+    of_torn = rule == "openviking/torn-tail"
+    edits: list[Edit] = []
+    if not of_torn:
+        for place, problem in folder.problems:
+            edits.append((place, problem, "left out"))
         folder = replace(folder, problems=())
 
     def change(place: str, records: Records) -> Records:
-        return tuple(_aside(record, place) for record in records)
+        kept = []
+        for record in records:
+            if record.problem and not record.aside and is_torn(record) == of_torn:
+                after = f"{len(record.raw)} bytes kept aside"
+                where = f"{place}:{record.number}"
+                edits.append((where, start_of(record.raw, 80), after))
+                record = replace(record, aside=True)
+            kept.append(record)
+        return tuple(kept)
 
-    def _aside(record: MessageLine, place: str) -> MessageLine:
-        torn = record.last and record.problem.startswith(NOT_JSON)
-        if (
-            not record.problem
-            or record.aside
-            or torn != (rule == "openviking/torn-tail")
-        ):
-            return record
-        before = record.raw[:80].decode("utf-8", "backslashreplace")
-        after = f"{len(record.raw)} bytes kept aside"
-        changes.append(
-            Change(rule, folder.id, f"{place}:{record.number}", before, after)
-        )
-        return replace(record, aside=True)
-
-    return each_file(folder, change), changes
+    return each_file(folder, change), edits
 
 
-def join_duplicates(
-    folder: SessionFolder, rule: str
-) -> tuple[SessionFolder, list[Change]]:
+def join_duplicates(folder: SessionFolder, rule: str) -> Mended:
     """The first of an id stays, and so does one with other words, under an id of its own."""
-    changes: list[Change] = []
+    edits: list[Edit] = []
 
     def change(place: str, records: Records) -> Records:
         kept: list[MessageLine] = []
         said: dict[str, list[bytes]] = {}
         for record in records:
-            words = b"" if record.problem else words_of(record)
-            before = said.setdefault(record.id, [])
-            if record.problem or not before:
+            if record.problem:
                 kept.append(record)
-            elif words not in before:
-                kept.append(_renamed(record, words))
-            if before and not record.problem:
-                after = "left out" if words in before else f"kept as {kept[-1].id}"
-                changes.append(
-                    Change(
-                        rule, folder.id, f"{place}:{record.number}", record.id, after
-                    )
-                )
+                continue
+            words = words_of(record)
+            before = said.setdefault(record.id, [])
+            after = "left out"
+            if words not in before:
+                kept.append(_renamed(record, words) if before else record)
+                after = f"kept as {kept[-1].id}"
+            if before:
+                edits.append((f"{place}:{record.number}", record.id, after))
             before.append(words)
         return tuple(kept)
 
-    return each_file(folder, change), changes
+    return each_file(folder, change), edits
 
 
 def _renamed(record: MessageLine, words: bytes) -> MessageLine:
-    id = f"msg_{hashlib.sha256(record.id.encode('utf-8', 'replace') + words).hexdigest()[:32]}"
+    # The id comes from what is said: healing the same store again gives the same.
+    named = record.id.encode("utf-8", "replace") + words
+    id = f"msg_{hashlib.sha256(named).hexdigest()[:32]}"
     return replace(record, id=id, raw=written({**record.message(), "id": id}))
 
 
-def leave_out_replays(
-    folder: SessionFolder, rule: str
-) -> tuple[SessionFolder, list[Change]]:
+def leave_out_replays(folder: SessionFolder, rule: str) -> Mended:
     """Of a block that follows itself, the first stays."""
     gone: set[str] = set()
-    changes: list[Change] = []
-    for begin, size in replays(folder.live):
-        again = folder.live[begin + size : begin + 2 * size]
-        gone |= {record.id for record in again}
-        place = f"{ROOT}:{again[0].number}"
-        changes.append(
-            Change(
-                rule, folder.id, place, f"{again[0].id} to {again[-1].id}", "left out"
-            )
-        )
-    kept = tuple(
-        record
-        for record in folder.records or ()
-        if record.problem or record.id not in gone
-    )
-    return replace(folder, records=kept), changes
+    edits = []
+    live = folder.live
+    for begin, size in replays(live):
+        again = live[begin + size : begin + 2 * size]
+        gone.update(record.id for record in again)
+        before = f"{again[0].id} to {again[-1].id}"
+        edits.append((f"{ROOT}:{again[0].number}", before, "left out"))
+    return without_live(folder, gone), edits
 
 
-def end_tools(folder: SessionFolder, rule: str) -> tuple[SessionFolder, list[Change]]:
+def end_tools(folder: SessionFolder, rule: str) -> Mended:
     """Calls whose outcome nobody knows say so."""
 
-    def ended(part: dict[str, Any]) -> dict[str, Any]:
-        return {
-            **part,
-            "tool_status": "error",
-            "tool_output": part.get("tool_output") or INTERRUPTED,
-        }
+    def ended(part: Part) -> Part:
+        output = part.get("tool_output") or INTERRUPTED
+        return {**part, "tool_status": "error", "tool_output": output}
 
-    found = {(record.id, index) for _, record, index in unfinished(folder)}
-    return _with_parts(folder, rule, found, ended, "tool_status")
+    mark = {"tool_never_finished": True}
+    return _with_parts(folder, unfinished(folder), ended, "tool_status", mark)
 
 
-def let_go_of_results(
-    folder: SessionFolder, rule: str
-) -> tuple[SessionFolder, list[Change]]:
+def let_go_of_results(folder: SessionFolder, rule: str) -> Mended:
     """The preview of a lost output stays, and says that there is no more."""
 
-    def without_ref(part: dict[str, Any]) -> dict[str, Any]:
+    def without_ref(part: Part) -> Part:
         why = f"{part['tool_output_ref']} is missing"
         return {**part, "tool_output_ref": "", "tool_output_externalization_error": why}
 
-    found = {(record.id, index) for _, record, index in lost_results(folder)}
-    return _with_parts(folder, rule, found, without_ref, "tool_output_ref")
+    mark = {"tool_result_missing": True}
+    return _with_parts(
+        folder, lost_results(folder), without_ref, "tool_output_ref", mark
+    )
 
 
 def _with_parts(
     folder: SessionFolder,
-    rule: str,
-    found: set[tuple[str, int]],
-    change: Callable[[dict[str, Any]], dict[str, Any]],
+    found: Iterable[PartPlace],
+    change: Callable[[Part], Part],
     shown: str,
-) -> tuple[SessionFolder, list[Change]]:
+    mark: dict[str, bool],
+) -> Mended:
     """The folder with these parts changed, in every copy of their message; `shown` is the field to
-    tell of.
+    tell of, `mark` a label for the messages.
     """
-    changes: list[Change] = []
-    ids = {id for id, _ in found}
-    mark = {rule.removeprefix("openviking/").replace("-", "_"): True}
+    edits: list[Edit] = []
+    indexes: dict[str, set[int]] = {}
+    for _, record, index in found:
+        indexes.setdefault(record.id, set()).add(index)
 
     def changed(place: str, record: MessageLine) -> MessageLine:
-        if record.problem or record.id not in ids:
+        if record.problem or record.id not in indexes:
             return record
         parts = list(record.parts)
-        for index, part in enumerate(record.parts):
-            if (record.id, index) in found and isinstance(part, dict):
+        for index, part in enumerate(parts):
+            # Another message may have this id, and no such part.
+            if index in indexes[record.id] and isinstance(part, dict):
                 parts[index] = change(part)
-                before, after = (
-                    f"{shown}: {part.get(shown)}",
-                    f"{shown}: {parts[index].get(shown)}",
-                )
-                changes.append(
-                    Change(rule, folder.id, f"{place}:{record.number}", before, after)
-                )
-        return replace(
-            record,
-            raw=written({**record.message(), "parts": parts}),
-            labels={**record.labels, **mark},
-        )
+                before = f"{shown}: {part.get(shown)}"
+                after = f"{shown}: {parts[index].get(shown)}"
+                edits.append((f"{place}:{record.number}", before, after))
+        raw = written({**record.message(), "parts": parts})
+        return replace(record, raw=raw, labels={**record.labels, **mark})
 
-    after = each_file(
-        folder,
-        lambda place, records: tuple(changed(place, record) for record in records),
-    )
-    return after, changes
+    def each_line(place: str, records: Records) -> Records:
+        return tuple(changed(place, record) for record in records)
+
+    return each_file(folder, each_line), edits

@@ -6,7 +6,9 @@ What could not be read lies in `aside/`, where OpenViking does not look.
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.importers.openviking.files import (
     ABSTRACT,
@@ -22,34 +24,30 @@ from holdfast.importers.openviking.files import (
 )
 
 ASIDE = "aside"
-_BLOCK = 1 << 20
 
 
 def write_folder(folder: SessionFolder, out: Path) -> None:
     """Writes a session's directory where there is nothing yet; only its owner may read it."""
     _make(out)
     _write_records(out, ROOT, folder.records)
-    _write_paper(out / META, folder.meta)
+    _write_small(out / META, folder.meta)
     for archive in folder.archives:
-        _write_archive(out, archive)
+        _write_archive(out, f"history/{archive.name}", archive)
     for name, raw in folder.asides:
-        _write(out / ASIDE / _aside_name(name, raw), raw)
+        _write_aside(out, name, raw)
     for name in folder.outputs:
         _copy(Path(folder.path, name), out / name)
     for name, source in folder.others:
         _copy(Path(source), out / name)
 
 
-def _write_archive(out: Path, archive: Archive) -> None:
-    under = f"history/{archive.name}"
+def _write_archive(out: Path, under: str, archive: Archive) -> None:
+    # An archive without a file in it is still one, by its number.
     _make(out / under)
     _write_records(out, f"{under}/{ROOT}", archive.records)
-    for name, paper in (
-        (META, archive.meta),
-        (DONE, archive.done),
-        (FAILED, archive.failed),
-    ):
-        _write_paper(out / under / name, paper)
+    _write_small(out / under / META, archive.meta)
+    _write_small(out / under / DONE, archive.done)
+    _write_small(out / under / FAILED, archive.failed)
     for name, words in ((OVERVIEW, archive.overview), (ABSTRACT, archive.abstract)):
         if words:
             _write(out / under / name, words)
@@ -58,45 +56,48 @@ def _write_archive(out: Path, archive: Archive) -> None:
 def _write_records(
     out: Path, name: str, records: tuple[MessageLine, ...] | None
 ) -> None:
+    # No file and an empty file are two things: an archive without one tells by its meta what it
+    # took.
     if records is None:
         return
-    _write(
-        out / name,
-        b"".join(record.raw + b"\n" for record in records if not record.aside),
-    )
+    lines = []
     for record in records:
         if record.aside:
-            _write(
-                out / ASIDE / _aside_name(f"{name}-{record.number}", record.raw),
-                record.raw,
-            )
+            _write_aside(out, f"{name}-{record.number}", record.raw)
+        else:
+            lines.append(record.raw + b"\n")
+    _write(out / name, b"".join(lines))
 
 
-def _aside_name(name: str, raw: bytes) -> str:
-    return f"{name.replace('/', '-')}-{hashlib.sha256(raw).hexdigest()[:12]}"
+def _write_aside(out: Path, name: str, raw: bytes) -> None:
+    # With a digest: a store may be healed twice, and line 4 of a file torn both times.
+    name = f"{name.replace('/', '-')}-{hashlib.sha256(raw).hexdigest()[:12]}"
+    _write(out / ASIDE / name, raw)
 
 
-def _write_paper(path: Path, paper: SmallFile) -> None:
-    if paper.there:
-        _write(path, paper.raw)
+def _write_small(path: Path, file: SmallFile) -> None:
+    if file.there:
+        _write(path, file.raw)
 
 
 def _make(path: Path) -> None:
-    missing = [path, *(above for above in path.parents if not above.exists())]
-    for folder in reversed([one for one in missing if not one.exists()]):
-        folder.mkdir(mode=0o700)
+    # `mkdir(parents=True)` would make the folders above with the usual rights.
+    if not path.exists():
+        _make(path.parent)
+        path.mkdir(mode=0o700)
+
+
+def _open(path: Path) -> BinaryIO:
+    _make(path.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    return open(os.open(path, flags, 0o600), "wb")
 
 
 def _write(path: Path, raw: bytes) -> None:
-    _make(path.parent)
-    with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-    ) as file:
+    with _open(path) as file:
         file.write(raw)
 
 
 def _copy(source: Path, target: Path) -> None:
-    _write(target, b"")
-    with open(source, "rb") as file, open(target, "ab") as copy:
-        while block := file.read(_BLOCK):
-            copy.write(block)
+    with open(source, "rb") as file, _open(target) as copy:
+        shutil.copyfileobj(file, copy)
