@@ -9,6 +9,7 @@ finding is a rule that is broken at one place, with what a detector saw there.
               report    can't be healed from the store
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -80,3 +81,7 @@ class Finding(msgspec.Struct, frozen=True):
             "remedy": rule.remedy,
             "policy": rule.policy,
         }
+
+
+Findings = Iterator[Finding]
+"""What a detector gives."""

@@ -5,6 +5,9 @@ session.
 from collections.abc import Callable
 from typing import Any
 
+Block = dict[str, Any]
+Check = Callable[[Any], bool]
+
 
 def block_problem(block: Any) -> str:
     """What keeps goose from loading a block; empty when nothing does."""
@@ -16,36 +19,44 @@ def block_problem(block: Any) -> str:
     return "" if check(block) else f"a `{block['type']}` block without its fields"
 
 
-def _has(*names: str) -> Callable[[dict[str, Any]], bool]:
+def _has(*names: str) -> Check:
     return lambda block: all(isinstance(block.get(name), str) for name in names)
 
 
-def _request(block: dict[str, Any]) -> bool:
-    call = block.get("toolCall")
-    if not isinstance(block.get("id"), str) or not isinstance(call, dict):
+_has_id = _has("id")
+
+
+def _outcome(said: Any, holds: Check) -> bool:
+    """Whether a call or a result is an error with its words, or a success whose value holds what
+    goose reads of it.
+    """
+    if not isinstance(said, dict):
         return False
-    if call.get("status") == "error":
-        return isinstance(call.get("error"), str)
-    value = call.get("value")
-    return (
-        call.get("status") == "success"
-        and isinstance(value, dict)
-        and isinstance(value.get("name"), str)
-    )
+    if said.get("status") == "error":
+        return isinstance(said.get("error"), str)
+    return said.get("status") == "success" and holds(said.get("value"))
 
 
-def _response(block: dict[str, Any]) -> bool:
-    result = block.get("toolResult")
-    if not isinstance(block.get("id"), str) or not isinstance(result, dict):
-        return False
-    if result.get("status") == "error":
-        return isinstance(result.get("error"), str)
-    value = result.get("value")
-    content = value.get("content", []) if isinstance(value, dict) else value
-    return result.get("status") == "success" and isinstance(content, list)
+def _request(block: Block) -> bool:
+    return _has_id(block) and _outcome(block.get("toolCall"), _is_call)
 
 
-_KNOWN: dict[str, Callable[[dict[str, Any]], bool]] = {
+def _response(block: Block) -> bool:
+    return _has_id(block) and _outcome(block.get("toolResult"), _is_output)
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)
+
+
+def _is_output(value: Any) -> bool:
+    # Earlier releases stored the list of contents itself as the value.
+    if isinstance(value, dict):
+        value = value.get("content", [])
+    return isinstance(value, list)
+
+
+_KNOWN: dict[str, Check] = {
     "text": _has("text"),
     "image": _has("data", "mimeType"),
     "document": _has(),

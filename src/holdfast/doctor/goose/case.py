@@ -1,5 +1,6 @@
 """A session of goose in the doctor's hands, and what can be asked of its rows."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ does not know.
 """
 CONTEXT = "<turn-context>"
 ROLES = ("user", "assistant")
+Rows = Sequence[GooseRow]
 
 
 class GooseCase(msgspec.Struct, frozen=True):
@@ -30,8 +32,13 @@ class GooseCase(msgspec.Struct, frozen=True):
     rewritten: str = ""
     counted: frozenset[str] = frozenset()
 
-    def finding(self, rule: str, place: str, measured: str) -> Finding:
-        return Finding(RULE[f"goose/{rule}"], self.session.id, place, measured)
+    def finding(self, rule: str, at: GooseRow | GooseSession, measured: str) -> Finding:
+        return Finding(RULE[f"goose/{rule}"], self.session.id, at.place, measured)
+
+
+def metadata_of(row: GooseRow) -> dict[str, Any]:
+    """What its metadata says; nothing where there is none that can be read."""
+    return row.metadata or {}
 
 
 def for_model(row: GooseRow) -> bool:
@@ -44,32 +51,30 @@ def for_reader(row: GooseRow) -> bool:
 
 def is_made(row: GooseRow) -> bool:
     """Whether a doctor put this row there."""
-    return bool(row.message_id) and str(row.message_id).startswith(MADE)
+    return str(row.message_id).startswith(MADE)
+
+
+def is_block(block: Any, *kinds: str) -> bool:
+    """Whether this is a block of one of these types; content is other people's JSON."""
+    return isinstance(block, dict) and block.get("type") in kinds
 
 
 def blocks(row: GooseRow, *kinds: str) -> list[dict[str, Any]]:
     """The row's blocks of these types."""
-    return [
-        block
-        for block in row.content or ()
-        if isinstance(block, dict) and block.get("type") in kinds
-    ]
+    return [block for block in row.content or () if is_block(block, *kinds)]
 
 
 def words(row: GooseRow) -> str:
     """The row's texts."""
-    return "".join(
-        block["text"]
-        for block in blocks(row, "text")
-        if isinstance(block.get("text"), str)
-    )
+    texts = [block.get("text") for block in blocks(row, "text")]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def is_context(row: GooseRow) -> bool:
     """Whether goose added this row to a prompt, for the model alone."""
-    return (row.metadata or {}).get("turnContext") is True or words(row).startswith(
-        CONTEXT
-    )
+    # Releases before the flag are known by how the text begins.
+    is_flagged = metadata_of(row).get("turnContext") is True
+    return is_flagged or words(row).startswith(CONTEXT)
 
 
 def is_result(row: GooseRow) -> bool:
@@ -78,58 +83,45 @@ def is_result(row: GooseRow) -> bool:
 
 def is_prompt(row: GooseRow) -> bool:
     """Whether a person asks something here."""
-    return (
-        row.role == "user"
-        and for_model(row)
-        and for_reader(row)
-        and not is_result(row)
-        and not is_context(row)
-    )
+    return for_reader(row) and _is_input(row)
 
 
 def is_summary(row: GooseRow) -> bool:
     """Whether this row is for the model alone and stands for something else."""
-    return (
-        row.role == "user"
-        and for_model(row)
-        and not for_reader(row)
-        and not is_result(row)
-        and not is_context(row)
-    )
+    return not for_reader(row) and _is_input(row)
+
+
+def _is_input(row: GooseRow) -> bool:
+    """Whether the model reads this row as something that it is asked or told."""
+    if row.role != "user" or not for_model(row):
+        return False
+    return not is_result(row) and not is_context(row)
 
 
 def is_empty(row: GooseRow) -> bool:
     """Whether a row says nothing at all."""
-    return all(
-        isinstance(block, dict)
-        and block.get("type") == "text"
-        and not str(block.get("text", "")).strip()
-        for block in row.content or ()
-    )
+    for block in row.content or ():
+        if not is_block(block, "text") or str(block.get("text", "")).strip():
+            return False
+    return True
 
 
 def output_tokens(row: GooseRow) -> Any:
-    usage = (row.metadata or {}).get("usage")
+    usage = metadata_of(row).get("usage")
     return usage.get("outputTokens") if isinstance(usage, dict) else None
 
 
 def model_of(row: GooseRow) -> str:
     """The model that gave an answer, as far as goose noted it."""
-    asked = (row.metadata or {}).get("inference")
-    return (
-        f"{asked.get('provider')}/{asked.get('requestedModel')}"
-        if isinstance(asked, dict)
-        else ""
-    )
+    asked = metadata_of(row).get("inference")
+    if not isinstance(asked, dict):
+        return ""
+    return f"{asked.get('provider')}/{asked.get('requestedModel')}"
 
 
-def last_for_model(rows: tuple[GooseRow, ...]) -> int | None:
-    """The last row that the model sees, the context that goose adds aside."""
-    return next(
-        (
-            i
-            for i in range(len(rows) - 1, -1, -1)
-            if for_model(rows[i]) and not is_context(rows[i])
-        ),
-        None,
-    )
+def last_that(rows: Rows, holds: Callable[[GooseRow], bool]) -> int | None:
+    """The index of the last row of which something holds."""
+    for index in range(len(rows) - 1, -1, -1):
+        if holds(rows[index]):
+            return index
+    return None

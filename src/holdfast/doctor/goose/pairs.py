@@ -6,12 +6,13 @@ both.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
 from holdfast.doctor.goose.blocks import block_problem
-from holdfast.doctor.goose.case import ROLES, for_model
+from holdfast.doctor.goose.case import ROLES, Rows, for_model, is_block
 from holdfast.importers.goose.records import GooseRow
 
 CALLS = ("toolRequest", "frontendToolRequest")
@@ -27,6 +28,13 @@ class BlockPlace(msgspec.Struct, frozen=True):
     call_id: str
 
 
+Places = list[BlockPlace]
+CallOrResult = tuple[BlockPlace, bool]
+"""A block, and whether it is a call."""
+Waiting = dict[str, Places]
+"""Calls without a result, by their id, in the order in which they were made."""
+
+
 class Pairing(msgspec.Struct):
     """`pairs` are calls with their results; `early` those whose result is read first. `alone` are
     calls without a result, `strays` results without a call, `doubles` further results of a call
@@ -35,28 +43,27 @@ class Pairing(msgspec.Struct):
 
     pairs: list[tuple[BlockPlace, BlockPlace]]
     early: list[tuple[BlockPlace, BlockPlace]]
-    alone: list[BlockPlace]
-    strays: list[BlockPlace]
-    doubles: list[BlockPlace]
+    alone: Places
+    strays: Places
+    doubles: Places
 
 
-def pairing(rows: Sequence[GooseRow]) -> Pairing:
+def pairing(rows: Rows) -> Pairing:
     """Who answers whom. What may be answered, or called, by a record that can't be read is not said
     to be alone.
     """
     found = Pairing([], [], [], [], [])
-    places: list[tuple[BlockPlace, bool]] = []
+    places: list[CallOrResult] = []
     for index, row in enumerate(rows):
         places += _places(index, row)
     known = {place.call_id for place, is_call in places if is_call}
     waiting, left = _matched(places, [for_model(row) for row in rows], found)
     for place in left:
-        later = next(
-            (call for call in waiting[place.call_id] if call.row >= place.row), None
-        )
-        if later is not None:
-            waiting[place.call_id].remove(later)
-            found.early.append((later, place))
+        calls = waiting[place.call_id]
+        later = [call for call in calls if call.row >= place.row]
+        if later:
+            calls.remove(later[0])
+            found.early.append((later[0], place))
         elif not for_model(rows[place.row]):
             continue
         elif place.call_id in known:
@@ -67,63 +74,50 @@ def pairing(rows: Sequence[GooseRow]) -> Pairing:
     return found
 
 
-def _without_result(
-    rows: Sequence[GooseRow], waiting: dict[str, list[BlockPlace]]
-) -> list[BlockPlace]:
+def _without_result(rows: Rows, waiting: Waiting) -> Places:
     alone = []
-    for calls in waiting.values():
-        for call in calls:
-            # A row behind it that can't be read may hold its result.
-            is_last = call.row + 1 == len(rows)
-            if is_last or not _is_doubtful(rows[call.row + 1]):
-                alone.append(call)
+    for call in chain.from_iterable(waiting.values()):
+        # A row behind it that can't be read may hold its result.
+        if not any(map(_is_doubtful, rows[call.row + 1 : call.row + 2])):
+            alone.append(call)
     return sorted(alone, key=lambda call: (call.row, call.block))
 
 
 def _matched(
-    places: list[tuple[BlockPlace, bool]], visible: list[bool], found: Pairing
-) -> tuple[dict[str, list[BlockPlace]], list[BlockPlace]]:
+    places: list[CallOrResult], visible: list[bool], found: Pairing
+) -> tuple[Waiting, Places]:
     """Pairs what has one visibility, then the rest; calls that are still open, and results that
     found none.
     """
-    waiting: dict[str, list[BlockPlace]] = {}
     for alike in (True, False):
-        waiting, left = defaultdict(list), []
+        waiting: Waiting = defaultdict(list)
+        left: Places = []
         for place, is_call in places:
-            if is_call:
-                waiting[place.call_id].append(place)
-                continue
             calls = waiting[place.call_id]
-            call = next(
-                (
-                    c
-                    for c in reversed(calls)
-                    if not alike or visible[c.row] == visible[place.row]
-                ),
-                None,
-            )
-            if call is None:
-                left.append(place)
+            if is_call:
+                calls.append(place)
+                continue
+            for call in reversed(calls):
+                if not alike or visible[call.row] == visible[place.row]:
+                    calls.remove(call)
+                    found.pairs.append((call, place))
+                    break
             else:
-                calls.remove(call)
-                found.pairs.append((call, place))
-        paired = {place for pair in found.pairs for place in pair}
-        places = [(place, is_call) for place, is_call in places if place not in paired]
+                left.append(place)
+        paired = set(chain.from_iterable(found.pairs))
+        places = [one for one in places if one[0] not in paired]
     found.pairs.sort(key=lambda pair: (pair[1].row, pair[1].block))
     return waiting, left
 
 
-def _places(index: int, row: GooseRow) -> list[tuple[BlockPlace, bool]]:
+def _places(index: int, row: GooseRow) -> Iterator[CallOrResult]:
     if row.role not in ROLES:  # goose does not read it
-        return []
-    out = []
+        return
     for place, block in enumerate(row.content or ()):
-        kind = block.get("type") if isinstance(block, dict) else None
-        if (kind in CALLS or kind == "toolResponse") and isinstance(
-            block.get("id"), str
-        ):
-            out.append((BlockPlace(index, place, block["id"]), kind in CALLS))
-    return out
+        is_call = is_block(block, *CALLS)
+        if is_call or is_block(block, "toolResponse"):
+            if isinstance(block.get("id"), str):
+                yield BlockPlace(index, place, block["id"]), is_call
 
 
 def _is_doubtful(row: GooseRow) -> bool:

@@ -2,18 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
-from holdfast.doctor.goose.case import blocks
+from holdfast.doctor.goose.case import Rows, blocks, is_block
 from holdfast.importers.goose.records import GooseRow
 
 
-def split_runs(rows: Sequence[GooseRow]) -> list[range]:
+def split_runs(rows: Rows) -> list[range]:
     """Assistant rows next to each other with one id and different content: one answer, in
     pieces.
     """
-    found, start = [], 0
+    found = []
+    start = 0
     for index in range(1, len(rows) + 1):
         if index < len(rows) and _continues(rows[start], rows[index]):
             continue
@@ -23,17 +24,18 @@ def split_runs(rows: Sequence[GooseRow]) -> list[range]:
     return found
 
 
-def repeated_rows(rows: Sequence[GooseRow]) -> list[int]:
+def repeated_rows(rows: Rows) -> list[int]:
     """Rows that say what an earlier row of the same id has said; not pieces of an answer, of which
     two may be alike.
     """
-    pieces = {index for run in split_runs(rows) for index in run}
+    pieces = set(chain.from_iterable(split_runs(rows)))
     met: dict[str, set[str]] = {}
     found = []
     for index, row in enumerate(rows):
         if row.message_id is None or row.content is None or index in pieces:
             continue
-        said, gist = met.setdefault(row.message_id, set()), _gist(row.content)
+        said = met.setdefault(row.message_id, set())
+        gist = _gist(row.content)
         if gist in said:
             found.append(index)
         said.add(gist)
@@ -47,7 +49,7 @@ def _gist(content: list[Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def without_repeats(rows: Sequence[GooseRow]) -> tuple[GooseRow, ...]:
+def without_repeats(rows: Rows) -> tuple[GooseRow, ...]:
     """The rows without those that only repeat: what else is wrong with a session is seen
     in these.
     """
@@ -57,29 +59,27 @@ def without_repeats(rows: Sequence[GooseRow]) -> tuple[GooseRow, ...]:
 
 def signatures(row: GooseRow) -> list[tuple[int, str]]:
     """The signed thinking of a row, by block."""
-    return [
-        (index, block["signature"])
-        for index, block in enumerate(row.content or ())
-        if isinstance(block, dict)
-        and block.get("type") == "thinking"
-        and block.get("signature")
-    ]
+    found = []
+    for index, block in enumerate(row.content or ()):
+        if is_block(block, "thinking") and block.get("signature"):
+            found.append((index, block["signature"]))
+    return found
 
 
 def _continues(first: GooseRow, row: GooseRow) -> bool:
-    return first.message_id is not None and (first.message_id, first.role) == (
-        row.message_id,
-        row.role,
-    )
+    if first.message_id is None:
+        return False
+    return first.message_id == row.message_id and first.role == row.role
 
 
-def _is_split(run: Sequence[GooseRow]) -> bool:
+def _is_split(run: Rows) -> bool:
     if run[0].role != "assistant" or any(row.content is None for row in run):
         return False
-    signed = [signature for row in run for _, signature in signatures(row)]
-    doubled = len(signed) != len(set(map(str, signed)))
-    return (
-        not doubled
-        and any(row.content != run[0].content for row in run)
-        and any(blocks(row, "text") for row in run)
-    )
+    signed: list[str] = []
+    for row in run:
+        signed += [str(signature) for _, signature in signatures(row)]
+    # Pieces of one answer have each signature once; the same one twice is another defect.
+    if len(signed) != len(set(signed)):
+        return False
+    is_one_in_copies = all(row.content == run[0].content for row in run)
+    return not is_one_in_copies and any(blocks(row, "text") for row in run)

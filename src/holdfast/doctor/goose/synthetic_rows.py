@@ -4,29 +4,103 @@ neighbours, and a note in the metadata of whatever was changed.
 
 import base64
 import hashlib
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
-from holdfast.doctor.goose.case import MADE, GooseCase
+from holdfast.doctor.goose.case import MADE, GooseCase, Rows, metadata_of
 from holdfast.importers.goose.convert import OWN_NOTES
-from holdfast.importers.goose.records import GooseRow
+from holdfast.importers.goose.records import FLAGS, GooseRow, GooseSession
 
 Mended = tuple[GooseCase, list[Change]]
 _SHOWN = 160
+
+
+class RowEdit(msgspec.Struct, frozen=True):
+    """New rows in the place of one row, or of all from `start` up to `end`. `before` and `after`
+    tell of it in the report.
+    """
+
+    start: int
+    rows: Rows
+    before: Any
+    after: Any
+    end: int | None = None
+
+
+Edits = Iterator[RowEdit]
+
+
+def edits_rows(edits_of: Callable[[GooseCase], Edits]) -> Callable[[GooseCase], Mended]:
+    """A remedy of edits that do not overlap. They all speak of the rows as they were, so it does
+    not matter in which order they are made; changes are reported in the order of the edits.
+    """
+
+    @wraps(edits_of)
+    def remedy(case: GooseCase) -> Mended:
+        changes = []
+        by_start: dict[int, RowEdit] = {}
+        for edit in edits_of(case):
+            row = case.rows[edit.start]
+            changes.append(change(case, edits_of, row, edit.before, edit.after))
+            by_start[edit.start] = edit
+        rows: list[GooseRow] = []
+        index = 0
+        while index < len(case.rows):
+            found = by_start.get(index)
+            index += 1
+            if found is None:
+                rows.append(case.rows[index - 1])
+            else:
+                rows.extend(found.rows)
+                index = found.end or index
+        return with_rows(case, rows), changes
+
+    return remedy
+
+
+def rule_of(remedy: Callable[..., Any]) -> str:
+    """The name of the rule that a remedy is for: its own."""
+    return "goose/" + remedy.__name__.replace("_", "-")
+
+
+def change(
+    case: GooseCase,
+    remedy: Callable[..., Any],
+    at: GooseRow | GooseSession,
+    before: Any,
+    after: Any,
+) -> Change:
+    return Change(
+        rule_of(remedy), case.session.id, at.place, short(before), short(after)
+    )
+
+
+def short(value: Any) -> str:
+    """What is shown of a value in a report."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def with_rows(case: GooseCase, rows: list[GooseRow]) -> GooseCase:
+    return replace(case, rows=tuple(rows))
 
 
 def made(
     case: GooseCase, beside: GooseRow, why: str, role: str, content: list[Any]
 ) -> GooseRow:
     """A new row beside another one, seen by whom that one is seen by."""
+    # From what it stands beside: healing the same store again gives the same id.
     named = f"{case.session.id}\n{beside.message_id}\n{beside.number}\n{why}"
+    digest = hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()
     return GooseRow(
         number=beside.number,
         place=f"after {beside.place}",
-        message_id=MADE
-        + hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32],
+        message_id=MADE + digest[:32],
         role=role,
         content=content,
         created=beside.created,
@@ -38,18 +112,19 @@ def marked(row: GooseRow, *, for_model: bool | None = None, **notes: Any) -> Goo
     """The row with something noted in its metadata, and hidden from the model or shown to it if
     asked.
     """
-    metadata = {**_flags(row), **(row.metadata or {})}
-    noted = metadata.get(OWN_NOTES)
-    metadata[OWN_NOTES] = {**(noted if isinstance(noted, dict) else {}), **notes}
+    noted = metadata_of(row).get(OWN_NOTES)
+    if isinstance(noted, dict):
+        notes = noted | notes
+    metadata = {**_flags(row), **metadata_of(row), OWN_NOTES: notes}
     if for_model is not None:
         metadata["agentVisible"] = for_model
-    return msgspec.structs.replace(row, metadata=metadata)
+    return replace(row, metadata=metadata)
 
 
 def shown(row: GooseRow, *, for_model: bool) -> GooseRow:
     """The row, hidden from the model or shown to it, as goose itself would have it."""
-    metadata = {**_flags(row), **(row.metadata or {}), "agentVisible": for_model}
-    return msgspec.structs.replace(row, metadata=metadata)
+    flags = {**_flags(row), **metadata_of(row), "agentVisible": for_model}
+    return replace(row, metadata=flags)
 
 
 def kept(raw: bytes) -> dict[str, str]:
@@ -60,27 +135,6 @@ def kept(raw: bytes) -> dict[str, str]:
         return {"raw_base64": base64.b64encode(raw).decode()}
 
 
-def change(
-    case: GooseCase, rule: str, row: GooseRow, before: Any, after: Any
-) -> Change:
-    return Change(
-        f"goose/{rule}", case.session.id, row.place, short(before), short(after)
-    )
-
-
-def short(value: Any) -> str:
-    """What is shown of a value in a report."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def with_rows(case: GooseCase, rows: list[GooseRow]) -> GooseCase:
-    return msgspec.structs.replace(case, rows=tuple(rows))
-
-
 def _flags(row: GooseRow) -> dict[str, Any]:
-    metadata = row.metadata or {}
-    return {
-        flag: metadata.get(flag) is not False
-        for flag in ("userVisible", "agentVisible")
-    }
+    metadata = metadata_of(row)
+    return {flag: metadata.get(flag) is not False for flag in FLAGS}

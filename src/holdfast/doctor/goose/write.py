@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from holdfast.doctor.goose.case import ROLES, GooseCase
+from holdfast.doctor.goose.case import ROLES, GooseCase, metadata_of
 from holdfast.doctor.goose.heal.records import PLACEHOLDER
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.goose.convert import named
@@ -48,6 +48,7 @@ _KEPT = (
     "project_id",
     "parent_session_id",
 )
+Json = dict[str, Any]
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -69,13 +70,14 @@ def write(cases: Iterable[GooseCase], out: str, *, several: bool) -> None:
         _write(target / f"{_free(case.session.id, taken)}.json", case)
 
 
-def export_of(case: GooseCase) -> dict[str, Any]:
+def export_of(case: GooseCase) -> Json:
     """A session as goose exports it."""
     columns = case.session.columns
     spoken = [_message(row, case.session.id) for row in case.rows]
-    stored = dict(columns) if case.session.source == "export" else _from_row(columns)
-    times = [milliseconds_of(row.created) for row in case.rows]
-    known = [when for when in times if when] or [0]
+    # An export has the names that goose wants already.
+    stored = columns if case.session.source == "export" else _from_row(columns)
+    times = map(milliseconds_of, (row.created for row in case.rows))
+    known = list(filter(None, times)) or [0]
     name = _text(columns.get("name")) or _text(columns.get("description"))
     return {
         **stored,
@@ -96,41 +98,41 @@ def export_of(case: GooseCase) -> dict[str, Any]:
     }
 
 
-def _from_row(columns: dict[str, Any]) -> dict[str, Any]:
+def _from_row(columns: Json) -> Json:
     """What the columns of a session's row are called in an export."""
     return {
-        "usage": {
-            name: _count(columns.get(column)) for name, column in _TOKENS.items()
-        },
-        "accumulated_usage": {
-            name: _count(columns.get(f"accumulated_{column}"))
-            for name, column in _TOKENS.items()
-        },
+        "usage": _usage(columns, ""),
+        "accumulated_usage": _usage(columns, "accumulated_"),
         "accumulated_cost": _count(columns.get("accumulated_cost")),
         "recipe": _object(columns.get("recipe_json")),
         "user_recipe_values": _object(columns.get("user_recipe_values_json")),
-        **{
-            name: columns.get(name) if isinstance(columns.get(name), str) else None
-            for name in _KEPT
-        },
+        **{name: _text(columns.get(name), None) for name in _KEPT},
         "archived_at": _date(columns.get("archived_at"), None),
     }
 
 
-def _message(row: GooseRow, session: str) -> dict[str, Any]:
+def _usage(columns: Json, before: str) -> Json:
+    usage = {}
+    for name, column in _TOKENS.items():
+        usage[name] = _count(columns.get(before + column))
+    return usage
+
+
+def _message(row: GooseRow, session: str) -> Json:
     """A message that goose loads, whatever the row still lacks."""
-    metadata = {**{flag: True for flag in FLAGS}, **(row.metadata or {})}
+    metadata = {**dict.fromkeys(FLAGS, True), **metadata_of(row)}
     content = row.content
+    # A remedy that was not accepted leaves rows that goose can't load; the model must not see them.
     if content is None or row.role not in ROLES or row.metadata_problem:
         metadata["agentVisible"] = False
+    if content is None:
+        content = [{"type": "text", "text": PLACEHOLDER}]
     return {
         **row.rest,
         "id": named(row, session),
         "role": row.role if row.role in ROLES else "user",
         "created": row.created or 0,
-        "content": [{"type": "text", "text": PLACEHOLDER}]
-        if content is None
-        else content,
+        "content": content,
         "metadata": metadata,
     }
 
@@ -154,8 +156,8 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _text(value: Any, otherwise: str | None = "") -> str | None:
+    return value if isinstance(value, str) else otherwise
 
 
 def _one_of(value: Any, known: tuple[str, ...]) -> str:
@@ -163,25 +165,23 @@ def _one_of(value: Any, known: tuple[str, ...]) -> str:
 
 
 def _count(value: Any) -> int | float | None:
-    return (
-        value
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else None
-    )
+    # True is an int for Python, and no count for goose.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
 
 
-def _object(value: Any) -> dict[str, Any] | None:
-    found = (
-        parsed(value.encode("utf-8", "replace"))[0] if isinstance(value, str) else value
-    )
-    return found if isinstance(found, dict) else None
+def _object(value: Any) -> Json | None:
+    if isinstance(value, str):
+        value = parsed(value.encode("utf-8", "replace"))[0]
+    return value if isinstance(value, dict) else None
 
 
-def _model(value: Any) -> dict[str, Any] | None:
+def _model(value: Any) -> Json | None:
     found = _object(value)
     if found is None or not isinstance(found.get("model_name"), str):
         return None
-    return {**found, **{key: found.get(key, usual) for key, usual in _MODEL.items()}}
+    return {**found, **_MODEL, **found}
 
 
 def _date(value: Any, otherwise: int | None) -> str | None:

@@ -14,7 +14,6 @@ from holdfast.importers.openviking.files import (
 )
 
 Records = tuple[MessageLine, ...]
-Findings = Iterator[Finding]
 
 
 def finding(folder: SessionFolder, rule: str, place: str, measured: str) -> Finding:

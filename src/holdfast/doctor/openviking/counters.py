@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
+from holdfast.doctor.finding import Findings
 from holdfast.doctor.openviking.case import (
-    Findings,
     Records,
     all_files,
     finding,

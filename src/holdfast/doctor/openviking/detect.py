@@ -5,9 +5,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Finding
+from holdfast.doctor.finding import Finding, Findings
 from holdfast.doctor.openviking.case import (
-    Findings,
     Records,
     files,
     finding,

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from holdfast.doctor.openviking.case import Findings, finding, ids_of, states, under
+from holdfast.doctor.finding import Findings
+from holdfast.doctor.openviking.case import finding, ids_of, states, under
 from holdfast.importers.openviking.convert import (
     State,
     held_by,

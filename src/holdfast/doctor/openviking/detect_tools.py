@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.doctor.openviking.case import Findings, every_message, finding
+from holdfast.doctor.finding import Findings
+from holdfast.doctor.openviking.case import every_message, finding
 from holdfast.importers.openviking.files import MessageLine, SessionFolder
 
 OPEN = ("pending", "running")

@@ -1,6 +1,6 @@
 """What is wrong with a session of goose: every family of detectors, asked in turn."""
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.case import GooseCase
@@ -15,7 +15,7 @@ def findings_of(case: GooseCase) -> tuple[Finding, ...]:
     """All findings of a session, those of its records first. A row that only repeats another is
     told as that alone.
     """
-    once = msgspec.structs.replace(case, rows=without_repeats(case.rows))
+    once = replace(case, rows=without_repeats(case.rows))
     return (
         *record_signs(case),
         *repeat_signs(case),

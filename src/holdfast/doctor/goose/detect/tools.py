@@ -1,56 +1,50 @@
 """Signs in the calls and results of a session of goose."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.goose.case import GooseCase, for_model, is_context, is_result
-from holdfast.doctor.goose.pairs import BlockPlace, Pairing, pairing
-from holdfast.importers.goose.records import GooseRow
+from holdfast.doctor.finding import Findings
+from holdfast.doctor.goose.case import (
+    GooseCase,
+    Rows,
+    for_model,
+    is_context,
+    is_result,
+)
+from holdfast.doctor.goose.pairs import BlockPlace, pairing
 
 
-def tool_signs(case: GooseCase) -> Iterator[Finding]:
+def tool_signs(case: GooseCase) -> Findings:
     rows = case.rows
     found = pairing(rows)
     for call in found.alone:
         if not (case.live and is_under_way(rows, call)):
-            measured = (
-                f"The call `{call.call_id}`{_name(rows[call.row], call)} has no result."
-            )
-            yield case.finding("orphan-tool-request", rows[call.row].place, measured)
-    yield from _results(case, rows, found)
-
-
-def is_under_way(rows: tuple[GooseRow, ...], call: BlockPlace) -> bool:
-    """Whether only results and context follow a call: its turn may be running."""
-    return all(
-        is_result(row) or is_context(row) or not for_model(row)
-        for row in rows[call.row + 1 :]
-    )
-
-
-def _results(
-    case: GooseCase, rows: tuple[GooseRow, ...], found: Pairing
-) -> Iterator[Finding]:
+            measured = f"The call `{call.call_id}`{_name(rows, call)} has no result."
+            yield case.finding("orphan-tool-request", rows[call.row], measured)
     for call, result in found.early:
         measured = (
             f"The result of `{call.call_id}` is read before the call, which is "
             f"{rows[call.row].place}."
         )
-        yield case.finding("result-before-call", rows[result.row].place, measured)
+        yield case.finding("result-before-call", rows[result.row], measured)
     for result in found.doubles:
         measured = f"It is one more result for the call `{result.call_id}`."
-        yield case.finding("duplicate-tool-result", rows[result.row].place, measured)
+        yield case.finding("duplicate-tool-result", rows[result.row], measured)
     for result in found.strays:
-        yield case.finding(
-            "orphan-tool-response",
-            rows[result.row].place,
-            f"There is no call `{result.call_id}`.",
-        )
+        measured = f"There is no call `{result.call_id}`."
+        yield case.finding("orphan-tool-response", rows[result.row], measured)
 
 
-def _name(row: GooseRow, call: BlockPlace) -> str:
-    said: Any = (row.content or [])[call.block].get("toolCall")
-    value = said.get("value") if isinstance(said, dict) else None
-    name = value.get("name") if isinstance(value, dict) else None
-    return f" of {name[:60]}" if isinstance(name, str) else ""
+def is_under_way(rows: Rows, call: BlockPlace) -> bool:
+    """Whether only results and context follow a call: its turn may be running."""
+    for row in rows[call.row + 1 :]:
+        if for_model(row) and not is_result(row) and not is_context(row):
+            return False
+    return True
+
+
+def _name(rows: Rows, call: BlockPlace) -> str:
+    """The tool of a call, as far as it can be made out: goose stores calls that failed to parse."""
+    said: Any = (rows[call.row].content or [])[call.block]
+    for key in ("toolCall", "value", "name"):
+        said = said.get(key) if isinstance(said, dict) else None
+    return f" of {said[:60]}" if isinstance(said, str) else ""

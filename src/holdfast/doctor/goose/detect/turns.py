@@ -2,14 +2,16 @@
 never ended.
 """
 
-import bisect
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import zip_longest
 
-from holdfast.doctor.finding import Finding
+from holdfast.doctor.finding import Findings
 from holdfast.doctor.goose.case import (
     CONTEXT,
     GooseCase,
+    Rows,
     blocks,
     for_model,
     for_reader,
@@ -17,7 +19,8 @@ from holdfast.doctor.goose.case import (
     is_made,
     is_prompt,
     is_result,
-    last_for_model,
+    last_that,
+    metadata_of,
     model_of,
     output_tokens,
     words,
@@ -27,61 +30,52 @@ from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
 from holdfast.importers.goose.records import MS_FROM, GooseRow
 
 
-def repeat_signs(case: GooseCase) -> Iterator[Finding]:
+def repeat_signs(case: GooseCase) -> Findings:
     rows = case.rows
     for index in repeated_rows(rows):
         measured = f"The message `{rows[index].message_id}` is stored again."
-        yield case.finding("duplicate-rows", rows[index].place, measured)
+        yield case.finding("duplicate-rows", rows[index], measured)
     for run in split_runs(rows):
-        measured = f"The answer `{rows[run.start].message_id}` is in {len(run)} rows."
-        yield case.finding("token-split-rows", rows[run.start].place, measured)
+        first = rows[run.start]
+        measured = f"The answer `{first.message_id}` is in {len(run)} rows."
+        yield case.finding("token-split-rows", first, measured)
 
 
-def turn_signs(case: GooseCase) -> Iterator[Finding]:
+def turn_signs(case: GooseCase) -> Findings:
     rows = case.rows
-    for index in lost_replies(case):
+    lost = dict.fromkeys(lost_replies(case))
+    for index in lost:
         measured = (
             f"Nothing answers this prompt, and the ledger has {len(paid_replies(case))} "
             "paid replies."
         )
-        yield case.finding("lost-turn", rows[index].place, measured)
-    lost = set(lost_replies(case))
+        yield case.finding("lost-turn", rows[index], measured)
     for index in unanswered(case):
         if index not in lost:
-            yield case.finding(
-                "unanswered-prompt", rows[index].place, "Nothing answers this prompt."
-            )
+            measured = "Nothing answers this prompt."
+            yield case.finding("unanswered-prompt", rows[index], measured)
     yield from _ends(case)
     for row in rows:
         if is_merged(row):
-            yield case.finding(
-                "merged-users", row.place, f"It holds {len(blocks(row, 'text'))} texts."
-            )
+            measured = f"It holds {len(blocks(row, 'text'))} texts."
+            yield case.finding("merged-users", row, measured)
     for index, signature in doubled_thinking(rows):
-        yield case.finding(
-            "duplicate-thinking",
-            rows[index].place,
-            f"The signature {signature[:20]!r} is here again.",
-        )
+        measured = f"The signature {signature[:20]!r} is here again."
+        yield case.finding("duplicate-thinking", rows[index], measured)
 
 
-def _ends(case: GooseCase) -> Iterator[Finding]:
+def _ends(case: GooseCase) -> Findings:
+    # Of a store in use, the end may just be under way.
     if case.live:
         return
     cut = cut_answer(case)
     if cut is not None:
-        yield case.finding(
-            "cut-stream",
-            case.rows[cut].place,
-            "It tells no output tokens; other answers do.",
-        )
+        measured = "It tells no output tokens; other answers do."
+        yield case.finding("cut-stream", case.rows[cut], measured)
     last = unfinished(case.rows)
     if last is not None:
-        yield case.finding(
-            "unfinished-turn",
-            case.rows[last].place,
-            "The session ends on a tool's result.",
-        )
+        measured = "The session ends on a tool's result."
+        yield case.finding("unfinished-turn", case.rows[last], measured)
 
 
 def paid_replies(case: GooseCase) -> list[int]:
@@ -93,24 +87,21 @@ def lost_replies(case: GooseCase) -> list[int]:
     """Prompts with nothing after them, when the ledger knows more replies than the session holds:
     those in whose time a reply was paid for, or else the last ones.
     """
-    rows, paid = case.rows, paid_replies(case)
-    stored = {
-        row.message_id
-        for row in rows
-        if row.role == "assistant" and (row.metadata or {}).get("usage")
-    }
-    last = _last_prompt(rows) if case.live else None
-    bare = [index for index in _bare_prompts(rows) if index != last]
+    rows = case.rows
+    paid = paid_replies(case)
+    stored = set()
+    for row in rows:
+        if row.role == "assistant" and metadata_of(row).get("usage"):
+            stored.add(row.message_id)
+    bare = dict.fromkeys(_bare_prompts(rows))
+    # The last prompt of a store in use may be being answered.
+    if case.live:
+        bare.pop(_last_prompt(rows), None)
     missing = len(paid) - len(stored)
-    if missing < 1 or not bare:
+    if missing < 1:
         return []
-    times, known = sorted(paid), set(bare)
-    timely = [
-        index
-        for index, (start, end) in _spans(rows).items()
-        if index in known and _falls(times, start, end)
-    ]
-    return (timely or bare)[-missing:]
+    timely = [index for index in _paid_in_time(rows, sorted(paid)) if index in bare]
+    return (timely or list(bare))[-missing:]
 
 
 def unanswered(case: GooseCase) -> list[int]:
@@ -118,20 +109,17 @@ def unanswered(case: GooseCase) -> list[int]:
     prompt, and nothing else follows. Two prompts in a row without it were typed for one turn.
     """
     rows = case.rows
-    prompts = [
-        index
-        for index, row in enumerate(rows)
-        if is_prompt(row) and not (row.problem or row.content_problem)
-    ]
+    prompts = []
+    for index, row in enumerate(rows):
+        if is_prompt(row) and not row.problem and not row.content_problem:
+            prompts.append(index)
     found = []
-    for index, end in zip(prompts, [*prompts[1:], len(rows)], strict=False):
+    for index, end in zip_longest(prompts, prompts[1:], fillvalue=len(rows)):
         is_last = end == len(rows)
         following = rows[index + 1 : end]
-        if (
-            all(map(is_context, following))
-            and (following or is_last)
-            and not (is_last and case.live)
-        ):
+        if is_last and case.live:
+            continue
+        if all(map(is_context, following)) and (following or is_last):
             found.append(index)
     return found
 
@@ -141,7 +129,7 @@ def cut_answer(case: GooseCase) -> int | None:
     those that the same model gave elsewhere.
     """
     rows = case.rows
-    last = _last_answer(rows)
+    last = last_that(rows, _is_answer)
     if last is None:
         return None
     answer = rows[last]
@@ -150,49 +138,46 @@ def cut_answer(case: GooseCase) -> int | None:
     # Some providers never count tokens; their answers are whole without.
     counted = model_of(answer) in case.counted
     for row in rows[:last]:
-        counted = counted or (
-            row.role == "assistant" and output_tokens(row) is not None
-        )
+        if row.role == "assistant" and output_tokens(row) is not None:
+            counted = True
     if not counted or any(last in run for run in split_runs(rows)):
         return None
-    following = rows[last + 1] if last + 1 < len(rows) else None
-    if following is not None and is_made(following) and following.role == "assistant":
-        return None  # it was marked as cut when the store was healed
+    for following in rows[last + 1 : last + 2]:
+        if is_made(following) and following.role == "assistant":
+            return None  # it was marked as cut when the store was healed
     return last
 
 
-def _last_answer(rows: tuple[GooseRow, ...]) -> int | None:
-    """The last answer in words that both the model and the reader see."""
-    for index in range(len(rows) - 1, -1, -1):
-        row = rows[index]
-        if row.role != "assistant" or is_made(row):
-            continue
-        if for_model(row) and for_reader(row) and words(row).strip():
-            return index
-    return None
+def _is_answer(row: GooseRow) -> bool:
+    """Whether a row is an answer in words that both the model and the reader see."""
+    if row.role != "assistant" or is_made(row):
+        return False
+    return for_model(row) and for_reader(row) and bool(words(row).strip())
 
 
-def unfinished(rows: tuple[GooseRow, ...]) -> int | None:
+def unfinished(rows: Rows) -> int | None:
     """The result on which a session ends. With a call still open, the turn is told by that call."""
-    last = last_for_model(rows)
+    last = last_that(rows, lambda row: for_model(row) and not is_context(row))
     if last is None or rows[last].role != "user" or not is_result(rows[last]):
         return None
-    return (
-        None
-        if any(call.row > _last_prompt(rows) for call in pairing(rows).alone)
-        else last
-    )
+    prompt = _last_prompt(rows)
+    for call in pairing(rows).alone:
+        if call.row > prompt:
+            return None
+    return last
 
 
 def is_merged(row: GooseRow) -> bool:
     """Whether a user row holds a prompt and the context that goose adds in a row of its own."""
-    added = [
-        str(block.get("text")).startswith(CONTEXT) for block in blocks(row, "text")
-    ]
-    return row.role == "user" and any(added) and not all(added)
+    if row.role != "user":
+        return False
+    added = set()
+    for block in blocks(row, "text"):
+        added.add(str(block.get("text")).startswith(CONTEXT))
+    return len(added) == 2
 
 
-def doubled_thinking(rows: tuple[GooseRow, ...]) -> list[tuple[int, str]]:
+def doubled_thinking(rows: Rows) -> list[tuple[int, str]]:
     """Rows with signed thinking that another row has too, the one with the call aside."""
     places: dict[str, list[int]] = {}
     for index, row in enumerate(rows):
@@ -201,50 +186,40 @@ def doubled_thinking(rows: tuple[GooseRow, ...]) -> list[tuple[int, str]]:
                 places.setdefault(str(signature), []).append(index)
     found: list[tuple[int, str]] = []
     for signature, indexes in places.items():
-        if len(indexes) > 1:
-            kept = next(
-                (index for index in indexes if blocks(rows[index], "toolRequest")),
-                indexes[0],
-            )
-            spare = indexes.copy()
-            spare.remove(kept)
-            found.extend((index, signature) for index in dict.fromkeys(spare))
+        calling = [index for index in indexes if blocks(rows[index], "toolRequest")]
+        # Providers want the thinking before the call that it led to.
+        indexes.remove((calling or indexes)[0])
+        found.extend((index, signature) for index in dict.fromkeys(indexes))
     return sorted(found)
 
 
-def _bare_prompts(rows: tuple[GooseRow, ...]) -> Iterator[int]:
+def _bare_prompts(rows: Rows) -> Iterator[int]:
     """Prompts that are followed by another prompt, or by nothing."""
-    said = [
-        index
-        for index, row in enumerate(rows)
-        if for_model(row) and not is_context(row)
-    ]
-    for place, index in enumerate(said):
-        following = rows[said[place + 1]] if place + 1 < len(said) else None
-        if is_prompt(rows[index]) and (following is None or is_prompt(following)):
-            yield index
+    bare: int | None = None
+    for index, row in enumerate(rows):
+        if not for_model(row) or is_context(row):
+            continue
+        if bare is not None and is_prompt(row):
+            yield bare
+        bare = index if is_prompt(row) else None
+    if bare is not None:
+        yield bare
 
 
-def _last_prompt(rows: tuple[GooseRow, ...]) -> int:
-    return next(
-        (index for index in range(len(rows) - 1, -1, -1) if is_prompt(rows[index])), -1
-    )
+def _last_prompt(rows: Rows) -> int:
+    found = last_that(rows, is_prompt)
+    return -1 if found is None else found
 
 
-def _spans(rows: tuple[GooseRow, ...]) -> dict[int, tuple[int, float]]:
-    """From each prompt to the next one, in time."""
+def _paid_in_time(rows: Rows, times: list[int]) -> Iterator[int]:
+    """The prompts in whose time, up to the next one, a reply was paid for."""
     prompts = [index for index, row in enumerate(rows) if is_prompt(row)]
-    times = [*(_seconds(rows[index]) for index in prompts), math.inf]
-    return {
-        index: (int(times[place]), times[place + 1])
-        for place, index in enumerate(prompts)
-    }
-
-
-def _falls(times: list[int], start: int, end: float) -> bool:
-    """Whether one of these times, which are in order, lies in a span."""
-    place = bisect.bisect_left(times, start)
-    return place < len(times) and times[place] < end
+    begins = [_seconds(rows[index]) for index in prompts]
+    spans = zip_longest(begins, begins[1:], fillvalue=math.inf)
+    for index, (start, end) in zip(prompts, spans, strict=True):
+        place = bisect_left(times, start)
+        if place < len(times) and times[place] < end:
+            yield index
 
 
 def _seconds(row: GooseRow) -> int:

@@ -1,43 +1,42 @@
 """Remedies for what goose hides from the model: hidden again, or shown again."""
 
+from collections.abc import Iterable
+from itertools import chain
+
 from holdfast.doctor.goose.case import GooseCase
 from holdfast.doctor.goose.detect.hiding import (
     bereft_pairs,
     hidden_history,
     shown_pairs,
 )
-from holdfast.doctor.goose.synthetic_rows import Mended, change, shown, with_rows
+from holdfast.doctor.goose.synthetic_rows import Edits, RowEdit, edits_rows, shown
+
+SEEN = "shown to the model"
+UNSEEN = "hidden from the model"
 
 
-def metadata_clobbered(case: GooseCase) -> Mended:
-    if hidden_history(case.rows):
-        return case, []
-    places = [
-        place for call, result, _ in shown_pairs(case.rows) for place in (call, result)
-    ]
-    return _shown(case, "metadata-clobbered", places, for_model=False)
+@edits_rows
+def metadata_clobbered(case: GooseCase) -> Edits:
+    # Where all is hidden, pairs are told as part of that.
+    if not hidden_history(case.rows):
+        for call, result, _ in shown_pairs(case.rows):
+            for place in (call, result):
+                hidden = shown(case.rows[place], for_model=False)
+                yield RowEdit(place, [hidden], SEEN, UNSEEN)
 
 
-def summary_deleted(case: GooseCase) -> Mended:
-    if hidden_history(case.rows):
-        return case, []
-    places = [place for pair in bereft_pairs(case.rows) for place in pair]
-    return _shown(case, "summary-deleted", places, for_model=True)
+@edits_rows
+def summary_deleted(case: GooseCase) -> Edits:
+    if not hidden_history(case.rows):
+        yield from _shown(case, chain.from_iterable(bereft_pairs(case.rows)))
 
 
-def compacted_without_summary(case: GooseCase) -> Mended:
-    return _shown(
-        case, "compacted-without-summary", hidden_history(case.rows), for_model=True
-    )
+@edits_rows
+def compacted_without_summary(case: GooseCase) -> Edits:
+    yield from _shown(case, hidden_history(case.rows))
 
 
-def _shown(case: GooseCase, rule: str, places: list[int], *, for_model: bool) -> Mended:
-    rows = list(case.rows)
-    changes = []
-    before, after = ("shown to the model", "hidden from the model")[
-        :: -1 if for_model else 1
-    ]
+def _shown(case: GooseCase, places: Iterable[int]) -> Edits:
     for place in dict.fromkeys(places):
-        changes.append(change(case, rule, rows[place], before, after))
-        rows[place] = shown(rows[place], for_model=for_model)
-    return with_rows(case, rows), changes
+        row = shown(case.rows[place], for_model=True)
+        yield RowEdit(place, [row], UNSEEN, SEEN)

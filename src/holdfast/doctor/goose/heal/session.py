@@ -2,40 +2,13 @@
 
 from collections.abc import Callable
 
-import msgspec
+from msgspec.structs import replace
 
-from holdfast.doctor.finding import Change, Rule
+from holdfast.doctor.finding import Change
 from holdfast.doctor.goose.case import GooseCase
-from holdfast.doctor.goose.heal.hiding import (
-    compacted_without_summary,
-    metadata_clobbered,
-    summary_deleted,
-)
-from holdfast.doctor.goose.heal.records import (
-    content_not_json,
-    empty_and_odd_roles,
-    metadata_unreadable,
-    millisecond_timestamps,
-    unknown_content_type,
-    unreadable_record,
-)
-from holdfast.doctor.goose.heal.tools import (
-    duplicate_tool_result,
-    orphan_tool_request,
-    orphan_tool_response,
-    result_before_call,
-)
-from holdfast.doctor.goose.heal.turns import (
-    cut_stream,
-    duplicate_rows,
-    duplicate_thinking,
-    merged_users,
-    token_split_rows,
-    unanswered_prompt,
-    unfinished_turn,
-)
+from holdfast.doctor.goose.heal import hiding, records, tools, turns
 from holdfast.doctor.goose.rules import RULE
-from holdfast.doctor.goose.synthetic_rows import Mended
+from holdfast.doctor.goose.synthetic_rows import Mended, rule_of, with_rows
 from holdfast.doctor.subject import Accepts
 
 ROUNDS_MAX = 8
@@ -44,35 +17,35 @@ ROUNDS_MAX = 8
 # Records first, then order, then what depends on order; what a person has to accept comes before
 # the ends of turns.
 _REMEDIES: tuple[Callable[[GooseCase], Mended], ...] = (
-    unreadable_record,
-    content_not_json,
-    metadata_unreadable,
-    unknown_content_type,
-    millisecond_timestamps,
-    empty_and_odd_roles,
-    duplicate_rows,
-    token_split_rows,
-    result_before_call,
-    duplicate_tool_result,
-    orphan_tool_response,
-    orphan_tool_request,
-    merged_users,
-    duplicate_thinking,
-    metadata_clobbered,
-    summary_deleted,
-    compacted_without_summary,
-    cut_stream,
-    unanswered_prompt,
-    unfinished_turn,
+    records.unreadable_record,
+    records.content_not_json,
+    records.metadata_unreadable,
+    records.unknown_content_type,
+    records.millisecond_timestamps,
+    records.empty_and_odd_roles,
+    turns.duplicate_rows,
+    turns.token_split_rows,
+    tools.result_before_call,
+    tools.duplicate_tool_result,
+    tools.orphan_tool_response,
+    tools.orphan_tool_request,
+    turns.merged_users,
+    turns.duplicate_thinking,
+    hiding.metadata_clobbered,
+    hiding.summary_deleted,
+    hiding.compacted_without_summary,
+    turns.cut_stream,
+    turns.unanswered_prompt,
+    turns.unfinished_turn,
 )
 
 
-def heal(case: GooseCase, accepts: Accepts) -> tuple[GooseCase, list[Change]]:
+def heal(case: GooseCase, accepts: Accepts) -> Mended:
     """The session with its remedies applied, and each change. A copy is at rest: nothing in it is
     under way.
     """
-    case = msgspec.structs.replace(case, live=False)
-    accepted = [remedy for remedy in _REMEDIES if accepts(_rule(remedy))]
+    case = replace(case, live=False)
+    accepted = [remedy for remedy in _REMEDIES if accepts(RULE[rule_of(remedy)])]
     changes: list[Change] = []
     for _ in range(ROUNDS_MAX):
         before = len(changes)
@@ -84,19 +57,15 @@ def heal(case: GooseCase, accepts: Accepts) -> tuple[GooseCase, list[Change]]:
     return _in_order(case), changes
 
 
-def _rule(remedy: Callable[[GooseCase], Mended]) -> Rule:
-    return RULE["goose/" + remedy.__name__.replace("_", "-")]
-
-
 def _in_order(case: GooseCase) -> GooseCase:
     """Times that never fall: goose reads rows by their times, and would undo the order
     otherwise.
     """
-    rows, last = [], 0
+    rows = []
+    last = 0
     for row in case.rows:
-        created = row.created or 0
-        if row.created is not None and created < last:
-            row = msgspec.structs.replace(row, created=last)
-        last = max(last, created)
+        if row.created is not None:
+            last = max(last, row.created)
+            row = replace(row, created=last)
         rows.append(row)
-    return msgspec.structs.replace(case, rows=tuple(rows))
+    return with_rows(case, rows)

@@ -4,12 +4,22 @@ the model sees.
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
-from holdfast.doctor.goose.case import GooseCase, blocks
-from holdfast.doctor.goose.pairs import BlockPlace, pairing
-from holdfast.doctor.goose.synthetic_rows import Mended, change, made, marked, with_rows
+from holdfast.doctor.goose.case import GooseCase, Rows, blocks, is_block
+from holdfast.doctor.goose.heal.records import HIDDEN
+from holdfast.doctor.goose.pairs import BlockPlace, Places, pairing
+from holdfast.doctor.goose.synthetic_rows import (
+    Edits,
+    Mended,
+    RowEdit,
+    change,
+    edits_rows,
+    made,
+    marked,
+    with_rows,
+)
 from holdfast.importers.goose.records import GooseRow
 
 UNKNOWN = "interrupted, outcome unknown"
@@ -21,6 +31,7 @@ def result_before_call(case: GooseCase) -> Mended:
     """
     changes: list[Change] = []
     rows = list(case.rows)
+    # Every move may mend other pairs, and each mends one: as many as there are rows are enough.
     for _ in range(len(rows)):
         early = pairing(rows).early
         if not early:
@@ -28,110 +39,85 @@ def result_before_call(case: GooseCase) -> Mended:
         call, result = early[0]
         row, asked = rows[result.row], rows[call.row]
         before, after = f"read before {asked.place}", f"read after {asked.place}"
-        changes.append(change(case, "result-before-call", row, before, after))
+        changes.append(change(case, result_before_call, row, before, after))
         rest, moved = _taken_out(case, row, result)
-        moved = msgspec.structs.replace(
-            moved, created=max(row.created or 0, asked.created or 0)
-        )
+        moved = replace(moved, created=max(row.created or 0, asked.created or 0))
+        # Behind first: what stands before the call keeps its index.
         rows.insert(call.row + 1, moved)
         rows[result.row : result.row + 1] = rest
     return with_rows(case, rows), changes
 
 
-def duplicate_tool_result(case: GooseCase) -> Mended:
-    return _hidden(case, "duplicate-tool-result", pairing(case.rows).doubles)
+@edits_rows
+def duplicate_tool_result(case: GooseCase) -> Edits:
+    found = pairing(case.rows).doubles
+    return _hidden(case, "duplicate-tool-result", found)
 
 
-def orphan_tool_response(case: GooseCase) -> Mended:
-    return _hidden(case, "orphan-tool-response", pairing(case.rows).strays)
+@edits_rows
+def orphan_tool_response(case: GooseCase) -> Edits:
+    found = pairing(case.rows).strays
+    return _hidden(case, "orphan-tool-response", found)
 
 
-def orphan_tool_request(case: GooseCase) -> Mended:
+@edits_rows
+def orphan_tool_request(case: GooseCase) -> Edits:
     """One row of error results behind each row with open calls, and behind the results
     that it has.
     """
-    found = pairing(case.rows)
+    rows = case.rows
+    found = pairing(rows)
     behind: dict[int, int] = {}
     for call, result in found.pairs:
         behind[call.row] = max(behind.get(call.row, call.row), result.row)
     open_calls: dict[int, list[str]] = {}
     for call in found.alone:
         open_calls.setdefault(call.row, []).append(call.call_id)
-    added: dict[int, list[GooseRow]] = {}
-    changes = []
     for index, ids in open_calls.items():
-        row = case.rows[index]
         at = behind.get(index, index)
         at = at if _is_adjacent(case.rows, index, at) else index
-        answer = made(
-            case,
-            row,
-            f"results of {','.join(ids)}",
-            "user",
-            [_error(one) for one in ids],
-        )
-        answer = msgspec.structs.replace(answer, created=case.rows[at].created)
-        added.setdefault(at, []).append(answer)
-        changes.append(
-            change(
-                case,
-                "orphan-tool-request",
-                row,
-                f"no result for {', '.join(ids)}",
-                UNKNOWN,
-            )
-        )
-    rows = [
-        one
-        for index, row in enumerate(case.rows)
-        for one in (row, *added.get(index, ()))
-    ]
-    return with_rows(case, rows), changes
+        content = [_error(one) for one in ids]
+        why = f"results of {','.join(ids)}"
+        answer = made(case, rows[index], why, "user", content)
+        answer = replace(answer, created=rows[at].created)
+        before = f"no result for {', '.join(ids)}"
+        answered = [*rows[index : at + 1], answer]
+        yield RowEdit(index, answered, before, UNKNOWN, at + 1)
 
 
-def _hidden(case: GooseCase, rule: str, places: list[BlockPlace]) -> Mended:
+def _hidden(case: GooseCase, why: str, places: Places) -> Edits:
     """Hides results from the model: the row, if it holds nothing else, or a row of their own beside
     it.
     """
     by_row: dict[int, list[int]] = {}
     for place in places:
         by_row.setdefault(place.row, []).append(place.block)
-    rows: list[GooseRow] = []
-    changes = []
-    for index, row in enumerate(case.rows):
-        out = by_row.get(index)
-        if out is None:
-            rows.append(row)
-            continue
+    for index, out in sorted(by_row.items()):
+        row = case.rows[index]
         content = row.content or []
-        changes.append(
-            change(
-                case,
-                rule,
-                row,
-                [content[place] for place in out],
-                "kept, hidden from the model",
-            )
-        )
+        results = [content[place] for place in out]
         if len(out) == len(content):
-            rows.append(marked(row, for_model=False, hidden=True))
-            continue
-        rest = [block for place, block in enumerate(content) if place not in out]
-        apart = made(case, row, rule, row.role, [content[place] for place in out])
-        rows += [
-            msgspec.structs.replace(row, content=rest),
-            marked(apart, for_model=False, hidden=True),
-        ]
-    return with_rows(case, rows), changes
+            hidden = [marked(row, for_model=False, hidden=True)]
+        else:
+            apart = made(case, row, why, row.role, results)
+            apart = marked(apart, for_model=False, hidden=True)
+            hidden = [without_blocks(row, out), apart]
+        yield RowEdit(index, hidden, results, HIDDEN)
 
 
-def _is_adjacent(rows: tuple[GooseRow, ...], start: int, end: int) -> bool:
+def without_blocks(row: GooseRow, out: list[int]) -> GooseRow:
+    """The row without these of its blocks."""
+    content = row.content or []
+    rest = [block for place, block in enumerate(content) if place not in out]
+    return replace(row, content=rest)
+
+
+def _is_adjacent(rows: Rows, start: int, end: int) -> bool:
     """Whether only results stand between two rows."""
-    return all(
-        isinstance(block, dict) and block.get("type") == "toolResponse"
-        for row in rows[start + 1 : end + 1]
-        for block in row.content or ()
-    )
+    for row in rows[start + 1 : end + 1]:
+        if not all(is_block(block, "toolResponse") for block in row.content or ()):
+            return False
+    return True
 
 
 def _error(call_id: str) -> dict[str, Any]:
@@ -150,5 +136,4 @@ def _taken_out(
     if len(blocks(row, "toolResponse")) == len(content):
         return [], row
     moved = made(case, row, f"result {result.block}", "user", [content[result.block]])
-    rest = [block for place, block in enumerate(content) if place != result.block]
-    return [msgspec.structs.replace(row, content=rest)], moved
+    return [without_blocks(row, [result.block])], moved

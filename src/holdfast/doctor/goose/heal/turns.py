@@ -2,9 +2,16 @@
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from holdfast.doctor.goose.case import CONTEXT, GooseCase, is_context
+from holdfast.doctor.goose.case import (
+    CONTEXT,
+    GooseCase,
+    Rows,
+    is_block,
+    is_context,
+    metadata_of,
+)
 from holdfast.doctor.goose.detect.turns import (
     cut_answer,
     doubled_thinking,
@@ -12,10 +19,14 @@ from holdfast.doctor.goose.detect.turns import (
     unanswered,
     unfinished,
 )
+from holdfast.doctor.goose.heal.tools import without_blocks
 from holdfast.doctor.goose.repeats import repeated_rows, signatures, split_runs
 from holdfast.doctor.goose.synthetic_rows import (
+    Edits,
     Mended,
+    RowEdit,
     change,
+    edits_rows,
     made,
     marked,
     short,
@@ -27,82 +38,50 @@ CUT = "[interrupted: the answer above was cut off and is not complete]"
 STOPPED = "[interrupted: this turn was stopped before it was finished]"
 
 
-def duplicate_rows(case: GooseCase) -> Mended:
-    again = set(repeated_rows(case.rows))
-    rows = []
-    changes = []
-    for index, row in enumerate(case.rows):
-        if index in again:
-            changes.append(
-                change(
-                    case, "duplicate-rows", row, row.content, "left out: said before"
-                )
-            )
-        else:
-            rows.append(row)
-    return with_rows(case, rows), changes
+@edits_rows
+def duplicate_rows(case: GooseCase) -> Edits:
+    for index in repeated_rows(case.rows):
+        yield RowEdit(index, [], case.rows[index].content, "left out: said before")
 
 
-def token_split_rows(case: GooseCase) -> Mended:
-    rows = list(case.rows)
-    changes = []
-    for run in reversed(split_runs(case.rows)):
-        pieces = sorted((case.rows[index] for index in run), key=lambda row: row.number)
-        whole = _joined(pieces)
-        changes.append(
-            change(
-                case,
-                "token-split-rows",
-                pieces[0],
-                f"{len(pieces)} rows",
-                whole.content,
-            )
-        )
-        rows[run.start : run.stop] = [whole]
-    return with_rows(case, rows), changes[::-1]
+@edits_rows
+def token_split_rows(case: GooseCase) -> Edits:
+    for run in split_runs(case.rows):
+        pieces = case.rows[run.start : run.stop]
+        # Pieces of one second are read in any order; they were stored in the right one.
+        whole = _joined(sorted(pieces, key=lambda row: row.number))
+        before = f"{len(pieces)} rows"
+        yield RowEdit(run.start, [whole], before, whole.content, run.stop)
 
 
-def cut_stream(case: GooseCase) -> Mended:
+@edits_rows
+def cut_stream(case: GooseCase) -> Edits:
     index = cut_answer(case)
-    if index is None:
-        return case, []
-    row = case.rows[index]
-    said = _note(case, row, "cut", CUT)
-    rows = [
-        *case.rows[:index],
-        marked(row, incomplete=True),
-        said,
-        *case.rows[index + 1 :],
-    ]
-    return with_rows(case, rows), [
-        change(case, "cut-stream", row, short(row.content)[-60:], CUT)
-    ]
-
-
-def unfinished_turn(case: GooseCase) -> Mended:
-    index = unfinished(case.rows)
-    if index is None:
-        return case, []
-    row = case.rows[index]
-    said = _note(case, row, "stopped", STOPPED)
-    rows = [*case.rows[: index + 1], said, *case.rows[index + 1 :]]
-    found = change(case, "unfinished-turn", row, "the session ends here", STOPPED)
-    return with_rows(case, rows), [found]
-
-
-def unanswered_prompt(case: GooseCase) -> Mended:
-    rows = list(case.rows)
-    changes = []
-    for index in reversed(unanswered(case)):
+    if index is not None:
         row = case.rows[index]
-        after = index + 1
-        while after < len(rows) and is_context(rows[after]):
-            after += 1
-        rows.insert(after, _note(case, row, "unanswered", STOPPED))
-        changes.append(
-            change(case, "unanswered-prompt", row, "nothing answers it", STOPPED)
-        )
-    return with_rows(case, rows), changes[::-1]
+        said = _note(case, row, "cut", CUT)
+        before = short(row.content)[-60:]
+        yield RowEdit(index, [marked(row, incomplete=True), said], before, CUT)
+
+
+@edits_rows
+def unfinished_turn(case: GooseCase) -> Edits:
+    index = unfinished(case.rows)
+    if index is not None:
+        row = case.rows[index]
+        said = _note(case, row, "stopped", STOPPED)
+        yield RowEdit(index, [row, said], "the session ends here", STOPPED)
+
+
+@edits_rows
+def unanswered_prompt(case: GooseCase) -> Edits:
+    for index in unanswered(case):
+        end = index + 1
+        while end < len(case.rows) and is_context(case.rows[end]):
+            end += 1
+        said = _note(case, case.rows[index], "unanswered", STOPPED)
+        rows = [*case.rows[index:end], said]
+        yield RowEdit(index, rows, "nothing answers it", STOPPED, end)
 
 
 def _note(case: GooseCase, row: GooseRow, why: str, text: str) -> GooseRow:
@@ -110,32 +89,28 @@ def _note(case: GooseCase, row: GooseRow, why: str, text: str) -> GooseRow:
     return made(case, row, why, "assistant", [{"type": "text", "text": text}])
 
 
-def merged_users(case: GooseCase) -> Mended:
+@edits_rows
+def merged_users(case: GooseCase) -> Edits:
     """The context that goose adds is a row of its own, for the model alone, behind the prompt."""
-    rows: list[GooseRow] = []
-    changes = []
-    for row in case.rows:
-        rows.append(row)
+    for index, row in enumerate(case.rows):
         if not is_merged(row):
             continue
-        content = row.content or []
-        added = [block for block in content if _is_added(block)]
-        asked = [block for block in content if not _is_added(block)]
+        added = []
+        asked = []
+        for block in row.content or ():
+            if _is_added(block):
+                added.append(block)
+            else:
+                asked.append(block)
         apart = made(case, row, "context", "user", added)
-        apart = msgspec.structs.replace(
-            apart,
-            metadata={
-                **(apart.metadata or {}),
-                "userVisible": False,
-                "turnContext": True,
-            },
-        )
-        rows[-1:] = [*_prompts(case, row, asked), apart]
-        changes.append(change(case, "merged-users", row, content, asked))
-    return with_rows(case, rows), changes
+        flags = {"userVisible": False, "turnContext": True}
+        apart = replace(apart, metadata=metadata_of(apart) | flags)
+        rows = [*_prompts(case, row, asked), apart]
+        yield RowEdit(index, rows, row.content or [], asked)
 
 
 def duplicate_thinking(case: GooseCase) -> Mended:
+    # A row may hold several that are doubled: each is taken out of what the last one left.
     rows = list(case.rows)
     changes = []
     for index, signature in doubled_thinking(case.rows):
@@ -144,11 +119,11 @@ def duplicate_thinking(case: GooseCase) -> Mended:
         if len(out) != 1 and _is_alone(case.rows, index, signature):
             out = out[1:]
         content = row.content or []
-        left = [block for place, block in enumerate(content) if place not in out]
+        left = without_blocks(row, out).content
         left = left or [{"type": "text", "text": "[thinking]"}]
         opaque = [{"at": place, "block": content[place]} for place in out]
-        rows[index] = marked(msgspec.structs.replace(row, content=left), opaque=opaque)
-        changes.append(change(case, "duplicate-thinking", row, content, left))
+        rows[index] = marked(replace(row, content=left), opaque=opaque)
+        changes.append(change(case, duplicate_thinking, row, content, left))
     return with_rows(case, rows), changes
 
 
@@ -158,61 +133,42 @@ def _joined(pieces: list[GooseRow]) -> GooseRow:
     """
     content: list[Any] = []
     metadata: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
     for row in pieces:
-        metadata = {**(row.metadata or {}), **metadata}
+        metadata = metadata_of(row) | metadata
+        if "usage" in metadata_of(row):
+            usage = {"usage": metadata_of(row)["usage"]}
         for block in row.content or ():
             if content and _is_plain_text(block) and _is_plain_text(content[-1]):
-                content[-1] = {
-                    "type": "text",
-                    "text": content[-1]["text"] + block["text"],
-                }
+                text = content[-1]["text"] + block["text"]
+                content[-1] = {"type": "text", "text": text}
             else:
                 content.append(block)
-    usage = [
-        row.metadata["usage"]
-        for row in pieces
-        if row.metadata and "usage" in row.metadata
-    ]
-    if usage:
-        metadata["usage"] = usage[-1]
-    return msgspec.structs.replace(
-        pieces[0], content=content, metadata=metadata or None
-    )
+    return replace(pieces[0], content=content, metadata=metadata | usage or None)
 
 
 def _is_plain_text(block: Any) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.keys() == {"type", "text"}
-        and block["type"] == "text"
-    )
+    # One with annotations of its own stays as it is.
+    return is_block(block, "text") and block.keys() == {"type", "text"}
 
 
 def _is_added(block: Any) -> bool:
-    return (
-        isinstance(block, dict)
-        and block.get("type") == "text"
-        and str(block.get("text")).startswith(CONTEXT)
-    )
+    return is_block(block, "text") and str(block.get("text")).startswith(CONTEXT)
 
 
 def _prompts(case: GooseCase, row: GooseRow, asked: list[Any]) -> list[GooseRow]:
     """The prompts of a merged row, a row for each text; what is no text stays with the first."""
-    texts = [
-        block
-        for block in asked
-        if isinstance(block, dict) and block.get("type") == "text"
-    ]
-    if len(texts) < 2:
-        return [msgspec.structs.replace(row, content=asked)] if asked else []
+    texts = [block for block in asked if is_block(block, "text")]
+    if not asked:
+        return []
     first = [block for block in asked if block not in texts[1:]]
-    prompts = [msgspec.structs.replace(row, content=first)]
+    prompts = [replace(row, content=first)]
     for number, block in enumerate(texts[1:], start=2):
         prompts.append(made(case, row, f"prompt {number}", "user", [block]))
     return prompts
 
 
-def _is_alone(rows: tuple[GooseRow, ...], index: int, signature: str) -> bool:
+def _is_alone(rows: Rows, index: int, signature: str) -> bool:
     """Whether no other row keeps this thinking, so that one copy has to stay here."""
     for place, row in enumerate(rows):
         if place == index or is_context(row):
