@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
@@ -84,19 +84,19 @@ class ReferenceEngine:
     def commit(self, commits: Sequence[Commit]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         touched: set[str] = set()
+        callbacks: list[Callable[[], None]] = []
         with self._lock:
             for commit in commits:
                 self._world, outcome = after_commit(self._world, commit, self.tick())
                 outcomes.append(outcome)
                 if isinstance(outcome, Written):
                     touched.update(write.session for write in commit)
-            callbacks = [
-                callback
-                for session in touched
-                for callback in self._watchers.get(session, ())
-            ]
+            for session in touched:
+                callbacks += self._watchers.get(session, ())
+        # Outside the lock: a watcher may write, or stop watching.
         for callback in callbacks:
-            with contextlib.suppress(Exception):  # a lost reader stops nothing (I-16)
+            # A lost reader stops nothing (I-16).
+            with contextlib.suppress(Exception):
                 callback()
         return outcomes
 
@@ -112,68 +112,50 @@ class ReferenceEngine:
         return self._seen(known) if known else None
 
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
-        found = [
-            s
-            for s in self._world.sessions.values()
-            if s.tenant == tenant and s.id.startswith(prefix)
-        ]
-        return [self._seen(s) for s in sorted(found, key=lambda s: s.id)[:limit]]
+        found = [s for s in self._world.of(tenant) if s.id.startswith(prefix)]
+        found.sort(key=lambda s: s.id)
+        return [self._seen(s) for s in found[:limit]]
 
     def entries(
         self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
     ) -> list[Entry]:
-        known = self._world.sessions.get(session)
-        page = (
-            [entry for entry in known.log if entry.seq > after][:limit] if known else []
-        )
-        if bodies:
-            return page
-        return [
-            msgspec.structs.replace(entry, body=b"")
-            if entry.kind == "message"
-            else entry
-            for entry in page
-        ]
+        page = []
+        for entry in self._session(session).log:
+            if entry.seq > after:
+                if entry.kind == "message" and not bodies:
+                    entry = replace(entry, body=b"")
+                page.append(entry)
+        return page[:limit]
 
     def beginnings(
         self, sessions: Sequence[str], *, limit: int, bodies: bool = True
     ) -> dict[str, list[Entry]]:
-        return {
-            id: found
-            for id in sessions
-            if (found := self.entries(id, limit=limit, bodies=bodies))
-        }
+        found = {}
+        for id in sessions:
+            entries = self.entries(id, limit=limit, bodies=bodies)
+            if entries:
+                found[id] = entries
+        return found
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
+        entries = self._session(session).log
         return [
-            entry
-            for entry in self.entries(session, after=after, limit=1 << 30)
-            if entry.kind == "label"
+            entry for entry in entries if entry.seq > after and entry.kind == "label"
         ]
 
     def inbox(self, session: str) -> list[Waiting]:
-        known = self._world.sessions.get(session)
-        return (
-            [self._waiting(known.inbox[seq]) for seq in sorted(known.inbox)]
-            if known
-            else []
-        )
-
-    def _waiting(self, waiting: Waiting) -> Waiting:
-        until = waiting.mark
-        return (
-            waiting
-            if until is None
-            else msgspec.structs.replace(waiting, left_s=until - self.tick())
-        )
+        page = []
+        for _, waiting in sorted(self._session(session).inbox.items()):
+            if waiting.mark is not None:
+                waiting = replace(waiting, left_s=waiting.mark - self.tick())
+            page.append(waiting)
+        return page
 
     def journal(
         self, session: str, *, after: int = 0, limit: int = 1000
     ) -> list[JournalRow]:
-        known = self._world.sessions.get(session)
-        return (
-            [row for row in known.rows if row.position > after][:limit] if known else []
-        )
+        rows = self._session(session).rows
+        return [row for row in rows if row.position > after][:limit]
 
     def outbox(
         self,
@@ -183,19 +165,14 @@ class ReferenceEngine:
         limit: int = 50,
         free: bool = False,
     ) -> list[OwedReply]:
-        owed = [
-            debt
-            for s in self._world.sessions.values()
-            if s.tenant == tenant
-            for debt in s.owed.values()
-            if not (free and claimed_by(s, debt.id, self.tick()))
-        ]
-        in_order = sorted(owed, key=age_of_reply)
-        return [
-            debt
-            for debt in in_order
-            if after is None or age_of_reply(debt) > age_of_reply(after)
-        ][:limit]
+        owed = []
+        for session in self._world.of(tenant):
+            for debt in session.owed.values():
+                is_claimed = claimed_by(session, debt.id, self.tick()) is not None
+                is_later = after is None or age_of_reply(debt) > age_of_reply(after)
+                if is_later and not (free and is_claimed):
+                    owed.append(debt)
+        return sorted(owed, key=age_of_reply)[:limit]
 
     def pending(
         self,
@@ -204,27 +181,21 @@ class ReferenceEngine:
         after: tuple[bytes, str, int] | None = None,
         limit: int = 50,
     ) -> list[Pending]:
-        waiting = [
-            ((one.message, s.id, seq), Pending(s.id, s.key, s.log[seq - s.origin - 1]))
-            for s in self._world.sessions.values()
-            if s.tenant == tenant
-            for seq, one in s.inbox.items()
-        ]
-        in_order = sorted(waiting, key=lambda each: each[0])
-        return [each for mark, each in in_order if after is None or mark > after][
-            :limit
-        ]
+        waiting = {}
+        for session in self._world.of(tenant):
+            for seq, one in session.inbox.items():
+                # Ids begin with their time, so this is an order of age.
+                mark = (one.message, session.id, seq)
+                if after is None or mark > after:
+                    entry = session.entry(seq)
+                    waiting[mark] = Pending(session.id, session.key, entry)
+        return [waiting[mark] for mark in sorted(waiting)[:limit]]
 
     def running(self, tenant: str) -> list[str]:
-        return [
-            s.id
-            for s in self._world.sessions.values()
-            if s.tenant == tenant and s.turn is not None
-        ]
+        return [s.id for s in self._world.of(tenant) if s.turn is not None]
 
     def debts(self, session: str) -> list[OwedReply]:
-        known = self._world.sessions.get(session)
-        return sorted(known.owed.values(), key=age_of_reply) if known else []
+        return sorted(self._session(session).owed.values(), key=age_of_reply)
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         return self._world.events.get(event_name(scope, event))
@@ -238,19 +209,17 @@ class ReferenceEngine:
         before: tuple[int, str] | None = None,
         limit: int = 50,
     ) -> list[SessionState]:
-        world = self._world.sessions
-        made = {id: number for number, id in enumerate(world)}
-        mark = (before[0], made.get(before[1], -1)) if before is not None else None
-        theirs = [
-            s
-            for s in world.values()
-            if s.tenant == tenant and key in (None, s.key) and state in (None, s.state)
-            if mark is None or (s.active_at, made[s.id]) < mark
-        ]
-        newest_first = sorted(
-            theirs, key=lambda s: (s.active_at, made[s.id]), reverse=True
-        )
-        return [self._seen(s) for s in newest_first[:limit]]
+        # Of equal times, the session that was made later is the newer one.
+        made = {id: number for number, id in enumerate(self._world.sessions)}
+        marks = {}
+        for session in self._world.of(tenant):
+            if key in (None, session.key) and state in (None, session.state):
+                marks[session.active_at, made[session.id]] = session
+        newest_first = sorted(marks, reverse=True)
+        if before is not None:
+            end = (before[0], made.get(before[1], -1))
+            newest_first = [mark for mark in newest_first if mark < end]
+        return [self._seen(marks[mark]) for mark in newest_first[:limit]]
 
     def kept(
         self, tenant: str, *, before: tuple[int, str], limit: int
@@ -262,61 +231,52 @@ class ReferenceEngine:
         return sorted({s.tenant for s in self._world.sessions.values()})
 
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
-        known = sorted(
-            (name, event) for name, event in self._world.events.items() if name > after
-        )
-        return [
-            AcceptedEvent(name, event.session, event.seq, event.message)
-            for name, event in known[:limit]
-        ]
+        page = []
+        names = sorted(name for name in self._world.events if name > after)
+        for name in names[:limit]:
+            event = self._world.events[name]
+            page.append(AcceptedEvent(name, event.session, event.seq, event.message))
+        return page
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
-        found = [
-            s
-            for s in self._world.sessions.values()
-            if s.tenant == tenant and s.parent in {*parents}
-        ]
-        return [self._seen(s) for s in sorted(found, key=lambda s: (s.opened_at, s.id))]
+        found = [s for s in self._world.of(tenant) if s.parent in parents]
+        found.sort(key=lambda s: (s.opened_at, s.id))
+        return [self._seen(s) for s in found]
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
-        return {
-            id: weight_of(known.log)
-            for id in sessions
-            if (known := self._world.sessions.get(id))
-        }
+        known = self._world.sessions
+        return {id: weight_of(known[id].log) for id in sessions if id in known}
 
     def search(self, sought: SearchScope, *, limit: int = 20) -> list[Found]:
         return list(islice(self._found(sought), limit))
 
     def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
-        return list(dict.fromkeys(found.session for found in self._found(sought)))[
-            :limit
-        ]
+        # A dict, and not a set: sessions stand in the order of their newest answer.
+        sessions = dict.fromkeys(found.session for found in self._found(sought))
+        return list(sessions)[:limit]
 
     def _found(self, sought: SearchScope) -> Iterator[Found]:
         """A look at every message there is, the newest first."""
         world = self._world
         for id, seq in reversed(world.arrivals):
             session = world.sessions[id]
-            entry = session.log[seq - session.origin - 1]
-            if is_sought(session, entry, sought):
-                words: SearchableText | None = None
-                # a message that makes no sense hides no other (I-18)
-                with contextlib.suppress(Exception):
-                    words = self._words_of(
-                        entry.kind,
-                        entry.note,
-                        entry.body,
-                        partial(notes_before, session, seq),
-                    )
-                places = answers(words, sought) if words is not None else None
-                if words is not None and places is not None:
-                    yield Found(id, session.key, entry, words, tuple(places))
+            entry = session.entry(seq)
+            if not is_sought(session, entry, sought):
+                continue
+            words: SearchableText | None = None
+            before = partial(notes_before, session, seq)
+            # A message that makes no sense hides no other (I-18).
+            with contextlib.suppress(Exception):
+                words = self._words_of(entry.kind, entry.note, entry.body, before)
+            if words is None:
+                continue
+            places = answers(words, sought)
+            if places is not None:
+                yield Found(id, session.key, entry, words, tuple(places))
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        def wake() -> (
-            None
-        ):  # one of its own for each watcher: two may give the same callback
+        # One of its own for each watcher: two may give the same callback.
+        def wake() -> None:
             callback()
 
         def stop() -> None:
@@ -364,6 +324,10 @@ class ReferenceEngine:
     def close(self) -> None:
         """Nothing is ever under way, and there is nothing to let go of."""
 
+    def _session(self, id: str) -> ReferenceSession:
+        """One that is not there has nothing in it."""
+        return self._world.sessions.get(id, _NO_SESSION)
+
     def _seen(self, session: ReferenceSession) -> SessionState:
         running = session.turn is not None
         return SessionState(
@@ -372,7 +336,7 @@ class ReferenceEngine:
             key=session.key,
             epoch=session.epoch,
             ended=session.ended,
-            head=session.origin + len(session.log),
+            head=session.head,
             fence=session.fence,
             turn=session.turn,
             holder=session.holder,
@@ -388,6 +352,9 @@ class ReferenceEngine:
             lease_mark=session.lease_until if running else None,
             parent=session.parent,
         )
+
+
+_NO_SESSION = ReferenceSession("", "", None, 1, opened_at=0, active_at=0)
 
 
 class _Done:

@@ -5,9 +5,8 @@ undoing: a refused commit's world is dropped. This is written apart from the eng
 also where they share code: it is what they are compared with.
 """
 
-from typing import Any
-
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Entry
@@ -15,12 +14,15 @@ from holdfast.domain.search.query import SearchScope
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
+    Chunk,
     Commit,
     JournalRow,
     Laid,
     Outcome,
     OwedReply,
+    Refusal,
     Refused,
+    Start,
     State,
     Waiting,
     Weight,
@@ -59,7 +61,18 @@ class ReferenceSession(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> State:
-        return "ended" if self.ended else "open" if self.turn is None else "running"
+        if self.ended:
+            return "ended"
+        return "open" if self.turn is None else "running"
+
+    @property
+    def head(self) -> int:
+        """The seq of its last entry; a fork's own begin after its origin."""
+        return self.origin + len(self.log)
+
+    def entry(self, seq: int) -> Entry:
+        """One of its own entries."""
+        return self.log[seq - self.origin - 1]
 
 
 class StoreContent(msgspec.Struct, frozen=True):
@@ -73,10 +86,12 @@ class StoreContent(msgspec.Struct, frozen=True):
     arrivals: tuple[tuple[str, int], ...] = ()
 
     def current(self, tenant: str, key: str) -> ReferenceSession | None:
-        bound = [
-            s for s in self.sessions.values() if (s.tenant, s.key) == (tenant, key)
-        ]
+        bound = [s for s in self.of(tenant) if s.key == key]
         return max(bound, key=lambda s: s.epoch, default=None)
+
+    def of(self, tenant: str) -> list[ReferenceSession]:
+        """The sessions of this tenant."""
+        return [s for s in self.sessions.values() if s.tenant == tenant]
 
 
 def after_commit(
@@ -95,53 +110,65 @@ def after_commit(
 
 
 def _refusal(world: StoreContent, write: Write, now: float) -> Refused | None:
-    """Why this write can't be done in this world; None when it can."""
-
-    def no(why: Any, detail: Any = None) -> Refused:
-        return Refused(why, write.session, detail)
-
+    """Why this write can't be done in this world; None when it can. In the order of
+    `engine.guards`, so that a write that several guards refuse can be compared too.
+    """
     session = _opened(world, write) if write.open else world.sessions.get(write.session)
     if session is None and not write.open:
-        return no("missing")
-    if write.event is not None and event_name(*write.event) in world.events:
-        return no("accepted", world.events[event_name(*write.event)])
+        return Refused("missing", write.session)
+    if write.event is not None:
+        known = world.events.get(event_name(*write.event))
+        if known is not None:
+            return Refused("accepted", write.session, known)
     if session is None:
-        return no("bound")
-    if (
-        session.ended
-        and not write.ended_too
-        or session.erased
-        and write.erase is None
-        and write.lay is None
-    ):
-        return no("ended")
-    if write.fence is not None and (
-        session.turn is None or write.fence != session.fence
-    ):
-        return no("superseded")
-    if write.idle and session.turn is not None:
-        return no("busy")
-    if write.head is not None and write.head != session.origin + len(session.log):
-        return no("moved")
-    if write.position not in (
-        None,
-        max([session.journal, *(row.position for row in session.rows)]),
-    ):
-        return no("moved")
-    if not {waiting.message for waiting in session.inbox.values()}.issuperset(
-        write.takes
-    ):
-        return no("taken")
-    if write.pays is not None and write.pays not in session.owed:
-        return no("taken")
-    if write.claim is not None:
-        sender = claimed_by(session, write.claim.id, now)
-        if write.claim.id not in session.owed or sender not in (
-            None,
-            write.claim.token,
-        ):
-            return no("taken")
+        return Refused("bound", write.session)
+    why = _standing_against(session, write, now)
+    return Refused(why, write.session) if why is not None else None
+
+
+def _standing_against(
+    session: ReferenceSession, write: Write, now: float
+) -> Refusal | None:
+    if _is_over(session, write):
+        return "ended"
+    runs = session.turn is not None
+    if write.fence is not None and not (runs and write.fence == session.fence):
+        return "superseded"
+    if write.idle and runs:
+        return "busy"
+    if write.head not in (None, session.head):
+        return "moved"
+    if write.position not in (None, _last_position(session)):
+        return "moved"
+    if _is_taken(session, write, now):
+        return "taken"
     return None
+
+
+def _is_over(session: ReferenceSession, write: Write) -> bool:
+    if session.ended and not write.ended_too:
+        return True
+    # An erased one takes nothing that would bring words back, late or not.
+    return session.erased and write.erase is None and write.lay is None
+
+
+def _last_position(session: ReferenceSession) -> int:
+    """Where the last chunk of its turn lies; with none, where the turn began."""
+    return max([session.journal, *(row.position for row in session.rows)])
+
+
+def _is_taken(session: ReferenceSession, write: Write, now: float) -> bool:
+    """Whether somebody else has had what this write is about."""
+    waiting = {waiting.message for waiting in session.inbox.values()}
+    if not waiting.issuperset(write.takes):
+        return True
+    if write.pays is not None and write.pays not in session.owed:
+        return True
+    claim = write.claim
+    if claim is None:
+        return False
+    sender = claimed_by(session, claim.id, now)
+    return claim.id not in session.owed or sender not in (None, claim.token)
 
 
 def claimed_by(session: ReferenceSession, reply: bytes, now: float) -> bytes | None:
@@ -161,17 +188,24 @@ def _opened(world: StoreContent, write: Write) -> ReferenceSession | None:
     """
     asked = write.open
     assert asked is not None
-    bound = world.current(asked.tenant, asked.key) if asked.key is not None else None
-    next_epoch = bound.epoch + 1 if bound else 1
-    if write.session in world.sessions or (
-        asked.key is not None and asked.epoch != next_epoch
-    ):
+    if write.session in world.sessions:
         return None
+    if asked.key is not None:
+        bound = world.current(asked.tenant, asked.key)
+        if asked.epoch != (bound.epoch + 1 if bound else 1):
+            return None
     at = write.drafts[0].at if write.drafts else 0
-    own = ReferenceSession(
-        write.session, asked.tenant, asked.key, asked.epoch, opened_at=at, active_at=at
+    return ReferenceSession(
+        write.session,
+        asked.tenant,
+        asked.key,
+        asked.epoch,
+        opened_at=at,
+        active_at=at,
+        origin=asked.head,
+        fence=asked.fence,
+        parent=asked.parent,
     )
-    return _with(own, origin=asked.head, fence=asked.fence, parent=asked.parent)
 
 
 def _done(
@@ -180,56 +214,53 @@ def _done(
     """The world after a write that nothing stands against."""
     session = _opened(world, write) if write.open else world.sessions[write.session]
     assert session is not None
-    first = session.origin + len(session.log) + 1
-    events = world.events
+    first = session.head + 1
     position = world.position
     session = _turned(session, write, now, position)
+    # Before the drafts: what comes with an erasure is not erased by it.
     if write.erase is not None:
         session = _erased(session, dict(write.erase))
-    if write.forget_events:
-        events = {
-            name: event for name, event in events.items() if event.session != session.id
-        }
-    if write.blank:
-        session = _blanked(session, dict(write.blank))
+    session = _blanked(session, dict(write.blank))
     session = _logged(session, write, first, now)
-    if write.event is not None:
-        draft = write.drafts[write.event_draft]
-        events = {
-            **events,
-            event_name(*write.event): Accepted(
-                session.id, first + write.event_draft, draft.id
-            ),
-        }
     if write.lay is not None:
         session = _laid(session, write.lay)
-        events = {
-            event.name: Accepted(event.session, event.seq, event.message)
-            for event in write.lay.events
-        } | events
-    if write.owes or write.pays is not None:
-        session = _with(session, owed=_owed(session, write))
-    if write.claim is not None:
-        claim = {write.claim.id: (write.claim.token, now + write.claim.seconds)}
-        session = _with(session, claims=session.claims | claim)
+    session = _owing(session, write, now)
     if write.chunk is not None:
         position += 1
-        chunk = write.chunk
-        turn = session.turn or 0
-        row = JournalRow(position, turn, chunk.message, chunk.index, chunk.body)
-        session = _with(session, rows=(*session.rows, row))
+        session = _spoken(session, write.chunk, position)
     written = Written(
         seq=first if write.drafts else 0,
         turn=session.fence if write.start else 0,
         position=position if write.chunk else 0,
     )
-    arrivals = (
-        *world.arrivals,
-        *((session.id, first + index) for index in range(len(write.drafts))),
+    seqs = range(first, first + len(write.drafts))
+    after = StoreContent(
+        {**world.sessions, session.id: session},
+        _events_after(world.events, write, first),
+        position,
+        (*world.arrivals, *((session.id, seq) for seq in seqs)),
     )
-    return StoreContent(
-        {**world.sessions, session.id: session}, events, position, arrivals
-    ), written
+    return after, written
+
+
+def _events_after(
+    events: dict[bytes, Accepted], write: Write, first: int
+) -> dict[bytes, Accepted]:
+    """The events that are known after this write, whose drafts begin at seq `first`."""
+    known = dict(events)
+    if write.forget_events:
+        for name, event in events.items():
+            if event.session == write.session:
+                del known[name]
+    if write.event is not None:
+        draft = write.drafts[write.event_draft]
+        seq = first + write.event_draft
+        known[event_name(*write.event)] = Accepted(write.session, seq, draft.id)
+    if write.lay is not None:
+        # An event that is known here stays what it became here (I-2).
+        for laid in write.lay.events:
+            known.setdefault(laid.name, Accepted(laid.session, laid.seq, laid.message))
+    return known
 
 
 def is_sought(session: ReferenceSession, entry: Entry, sought: SearchScope) -> bool:
@@ -246,40 +277,37 @@ def is_sought(session: ReferenceSession, entry: Entry, sought: SearchScope) -> b
 
 def notes_before(session: ReferenceSession, seq: int, needle: bytes) -> list[bytes]:
     """Notes of messages before this one that have these bytes in them, newest first."""
-    before = [
-        entry for entry in session.log if entry.seq < seq and entry.kind == "message"
-    ]
-    return [
-        entry.note for entry in reversed(before) if needle and needle in entry.note
-    ][:8]
+    found: list[bytes] = []
+    for entry in reversed(session.log):
+        if entry.seq < seq and entry.kind == "message":
+            if needle and needle in entry.note:
+                found.append(entry.note)
+    return found[:8]
 
 
 def _erased(session: ReferenceSession, notes: dict[int, bytes]) -> ReferenceSession:
     """Nothing is left but the entries' places and these notes."""
-    log = [
-        msgspec.structs.replace(entry, note=notes.get(entry.seq, b""), body=b"")
-        for entry in session.log
-    ]
-    return _with(session, erased=True, log=tuple(log), inbox={}, rows=(), owed={})
+    untold = {entry.seq: b"" for entry in session.log}
+    session = _blanked(session, untold | notes)
+    return replace(session, erased=True, inbox={}, rows=(), owed={})
 
 
 def _blanked(session: ReferenceSession, notes: dict[int, bytes]) -> ReferenceSession:
     """Nothing is left of these entries but their places and these notes."""
-    log = [
-        msgspec.structs.replace(entry, note=notes[entry.seq], body=b"")
-        if entry.seq in notes
-        else entry
-        for entry in session.log
-    ]
-    return _with(session, log=tuple(log))
+    log = []
+    for entry in session.log:
+        if entry.seq in notes:
+            entry = replace(entry, note=notes[entry.seq], body=b"")
+        log.append(entry)
+    return replace(session, log=tuple(log))
 
 
 def _laid(session: ReferenceSession, laid: Laid) -> ReferenceSession:
     """It stands as it does in another store."""
-    inbox = {waiting.seq: waiting for waiting in laid.inbox}
-    session = _with(session, inbox=inbox, owed={debt.id: debt for debt in laid.outbox})
-    return _with(
+    return replace(
         session,
+        inbox={waiting.seq: waiting for waiting in laid.inbox},
+        owed={debt.id: debt for debt in laid.outbox},
         fence=laid.fence,
         base=laid.base,
         active_at=laid.active_at,
@@ -288,15 +316,25 @@ def _laid(session: ReferenceSession, laid: Laid) -> ReferenceSession:
     )
 
 
-def _owed(session: ReferenceSession, write: Write) -> dict[bytes, OwedReply]:
-    """What the session owes after this write."""
+def _owing(session: ReferenceSession, write: Write, now: float) -> ReferenceSession:
+    """The reply that is paid is owed no more, those of this write are, and one is claimed."""
     owed = {id: debt for id, debt in session.owed.items() if id != write.pays}
+    claims = dict(session.claims)
     for owing in write.owes:
         last = write.drafts[-1]
         owed[owing.id] = OwedReply(
             owing.id, session.id, last.turn or 0, owing.reply_to, last.at
         )
-    return owed
+    if write.claim is not None:
+        claims[write.claim.id] = (write.claim.token, now + write.claim.seconds)
+    return replace(session, owed=owed, claims=claims)
+
+
+def _spoken(session: ReferenceSession, chunk: Chunk, position: int) -> ReferenceSession:
+    """One more chunk lies in the journal."""
+    turn = session.turn or 0
+    row = JournalRow(position, turn, chunk.message, chunk.index, chunk.body)
+    return replace(session, rows=(*session.rows, row))
 
 
 def _turned(
@@ -306,34 +344,39 @@ def _turned(
     session closed: in this order.
     """
     if write.finish:
-        session = _with(session, turn=None, holder=None)
+        session = replace(session, turn=None, holder=None)
     if write.seize:
-        session = _with(session, fence=session.fence + 1)
+        session = replace(session, fence=session.fence + 1)
     if write.start is not None:
-        session = _with(
-            session,
-            fence=session.fence + 1,
-            turn=session.fence + 1,
-            holder=write.start.holder,
-        )
-        lease_s = write.start.lease_s
-        session = _with(
-            session, lease_until=now + lease_s, lease_s=lease_s, journal=position
-        )
-        session = _with(
-            session,
-            active_at=max(
-                [session.active_at, *(draft.at for draft in write.drafts[:1])]
-            ),
-        )
+        session = _started(session, write, write.start, position)
+    renewed = write.start.lease_s if write.start else None
     if write.renew_s is not None:
-        session = _with(session, lease_until=now + write.renew_s, lease_s=write.renew_s)
+        renewed = write.renew_s
+    if renewed is not None:
+        session = replace(session, lease_until=now + renewed, lease_s=renewed)
     if write.unbase:
-        session = _with(session, base=0)
+        session = replace(session, base=0)
     if write.base:
-        session = _with(session, base=session.origin + len(session.log) + 1)
-    return (
-        _with(session, ended=True, turn=None, holder=None) if write.close else session
+        session = replace(session, base=session.head + 1)
+    if write.close:
+        session = replace(session, ended=True, turn=None, holder=None)
+    return session
+
+
+def _started(
+    session: ReferenceSession, write: Write, start: Start, position: int
+) -> ReferenceSession:
+    """A turn runs under the next number, and its journal begins here."""
+    number = session.fence + 1
+    # A clock that was set back takes no session back in the lists.
+    times = [session.active_at, *(draft.at for draft in write.drafts[:1])]
+    return replace(
+        session,
+        fence=number,
+        turn=number,
+        holder=start.holder,
+        journal=position,
+        active_at=max(times),
     )
 
 
@@ -343,37 +386,37 @@ def _logged(
     """The drafts are entries; the inbox has lost what was taken and gained what was admitted."""
     started = session.turn if write.start else STARTING
     log = list(session.log)
-    inbox = {
-        seq: waiting
-        for seq, waiting in session.inbox.items()
-        if waiting.message not in write.takes
-    }
+    active_at = session.active_at
     for seq, draft in enumerate(write.drafts, first):
         turn = started if draft.turn == STARTING else draft.turn
         log.append(
             Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body)
         )
-        if draft.kind == "message" and draft.at >= session.active_at + ACTIVE_STEP_MS:
-            session = _with(session, active_at=draft.at)
-    seqs = {entry.id: entry.seq for entry in log}
+        if draft.kind == "message" and draft.at >= active_at + ACTIVE_STEP_MS:
+            active_at = draft.at
+    session = replace(session, log=tuple(log), active_at=active_at)
+    return replace(session, inbox=_inbox_after(session, write, now))
+
+
+def _inbox_after(
+    session: ReferenceSession, write: Write, now: float
+) -> dict[int, Waiting]:
+    """What waits after this write, whose drafts are in the log."""
+    inbox = dict(session.inbox)
+    for seq, waiting in session.inbox.items():
+        if waiting.message in write.takes:
+            del inbox[seq]
+    seqs = {entry.id: entry.seq for entry in session.log}
     for waiting in write.admits:
         seq = waiting.seq or seqs[waiting.message]
         until = None if waiting.lease_s is None else now + waiting.lease_s
         inbox[seq] = Waiting(
             waiting.message, waiting.waiter, seq, waiting.lease_s, mark=until
         )
-    return _with(session, log=tuple(log), inbox=inbox)
+    return inbox
 
 
 def weight_of(log: tuple[Entry, ...]) -> Weight:
-    messages = [entry for entry in log if entry.kind == "message"]
-    return Weight(
-        len(log),
-        len(messages),
-        sum(len(entry.note) + len(entry.body) for entry in log),
-        0,
-    )
-
-
-def _with(session: ReferenceSession, **changes: Any) -> ReferenceSession:
-    return msgspec.structs.replace(session, **changes)
+    messages = sum(entry.kind == "message" for entry in log)
+    size = sum(len(entry.note) + len(entry.body) for entry in log)
+    return Weight(len(log), messages, size, 0)

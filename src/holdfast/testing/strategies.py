@@ -5,7 +5,7 @@ format, reused and blank call ids, late, doubled and stray results, cut streams.
 any of them must be valid (I-9, I-10).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +13,11 @@ from hypothesis import strategies as st
 from holdfast.domain.message import freeze
 from holdfast.domain.repair import StoredMessage
 from holdfast.formats import registry
+from holdfast.testing.chat import Payload, call_deltas, chat_chunks
+
+Payloads = st.SearchStrategy[Payload]
+StreamedCall = tuple[str, str, list[str]]
+"""The id of a call, its name, and its arguments piece by piece."""
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -37,137 +42,96 @@ images = st.sampled_from(
 )
 
 
-def _blocks(
-    *blocks: st.SearchStrategy[dict[str, Any]],
-) -> st.SearchStrategy[list[dict[str, Any]]]:
+def _dicts(**fields: Any) -> Payloads:
+    """Dicts of these keys. A value that is a strategy is drawn; any other stands as it is."""
+    drawn = {}
+    for name, value in fields.items():
+        is_strategy = isinstance(value, st.SearchStrategy)
+        drawn[name] = value if is_strategy else st.just(value)
+    return st.fixed_dictionaries(drawn)
+
+
+def _blocks(*blocks: Payloads) -> st.SearchStrategy[list[Payload]]:
     return st.lists(st.one_of(*blocks), max_size=4)
 
 
-def _text_block(kind: str) -> st.SearchStrategy[dict[str, Any]]:
-    return words.map(lambda text: {"type": kind, "text": text})
+def _text_block(kind: str) -> Payloads:
+    return _dicts(type=kind, text=words)
 
 
-def _private(payload: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def _private(payload: Payload) -> Payloads:
+    """Now and then with a key that is its owner's own and no provider's."""
     return st.sampled_from([payload, payload, {**payload, "_stamp": "x"}])
 
+
+_words_or_blocks = st.one_of(words, _blocks(_text_block("text")))
 
 _completions_user = st.one_of(
     words,
     _blocks(
         _text_block("text"),
-        images.map(lambda url: {"type": "image_url", "image_url": {"url": url}}),
-        st.just(
-            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
-        ),
+        _dicts(type="image_url", image_url=_dicts(url=images)),
+        _dicts(type="input_audio", input_audio={"data": "AAAA", "format": "wav"}),
     ),
 )
-_completions_call = st.builds(
-    lambda one, name, said: {
-        "id": one,
-        "type": "function",
-        "function": {"name": name, "arguments": said},
-    },
-    call_ids,
-    names,
-    arguments,
+_completions_call = _dicts(
+    id=call_ids, type="function", function=_dicts(name=names, arguments=arguments)
+)
+_completions_extras: Payloads = st.sampled_from(
+    [{}, {}, {"refusal": "No."}, {"refusal": None}, {"reasoning_content": "Hm."}]
 )
 
 
 @st.composite
-def _completions(draw: st.DrawFn) -> dict[str, Any]:
-    role = draw(
-        st.sampled_from(
-            ["user", "assistant", "assistant", "tool", "tool", "system", "developer"]
-        )
-    )
-    if role == "tool":
-        content = draw(st.one_of(words, _blocks(_text_block("text"))))
-        return draw(
-            _private(
-                {"role": "tool", "tool_call_id": draw(call_ids), "content": content}
-            )
-        )
-    if role != "assistant":
-        return draw(
-            _private(
-                {
-                    "role": role,
-                    "content": draw(_completions_user if role == "user" else words),
-                }
-            )
-        )
-    content = draw(st.one_of(st.none(), words, _blocks(_text_block("text"))))
-    payload: dict[str, Any] = {"role": "assistant", "content": content}
+def _completions_assistant(draw: st.DrawFn) -> Payload:
+    content = draw(st.one_of(st.none(), _words_or_blocks))
     calls = draw(st.lists(_completions_call, max_size=3))
+    payload: Payload = {"role": "assistant", "content": content}
     if calls:
         payload["tool_calls"] = calls
-    payload.update(
-        draw(
-            st.sampled_from(
-                [
-                    {},
-                    {},
-                    {"refusal": "No."},
-                    {"refusal": None},
-                    {"reasoning_content": "Hm."},
-                ]
-            )
-        )
-    )
-    return draw(_private(payload))
+    return payload | draw(_completions_extras)
+
+
+_completions_tool = _dicts(role="tool", tool_call_id=call_ids, content=_words_or_blocks)
+# Assistants and tools twice, as in real conversations: calls must meet their results.
+_completions = st.one_of(
+    _dicts(role="user", content=_completions_user),
+    _completions_assistant(),
+    _completions_assistant(),
+    _completions_tool,
+    _completions_tool,
+    _dicts(role="system", content=words),
+    _dicts(role="developer", content=words),
+).flatmap(_private)
 
 
 _anthropic_user = _blocks(
     _text_block("text"),
-    st.just(
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
-        }
+    _dicts(
+        type="image",
+        source={"type": "base64", "media_type": "image/png", "data": "AAAA"},
     ),
-    st.builds(
-        lambda one, content, error: {
-            "type": "tool_result",
-            "tool_use_id": one,
-            "content": content,
-            "is_error": error,
-        },
-        call_ids,
-        st.one_of(words, _blocks(_text_block("text"))),
-        st.booleans(),
+    _dicts(
+        type="tool_result",
+        tool_use_id=call_ids,
+        content=_words_or_blocks,
+        is_error=st.booleans(),
     ),
 )
 _thinking = st.one_of(
-    st.sampled_from(["sig", "sig", ""]).map(
-        lambda sign: {"type": "thinking", "thinking": "Hm.", "signature": sign}
+    # Without a signature now and then: a stream may have been cut before it came.
+    _dicts(
+        type="thinking",
+        thinking="Hm.",
+        signature=st.sampled_from(["sig", "sig", ""]),
     ),
-    st.just({"type": "redacted_thinking", "data": "xyz"}),
+    _dicts(type="redacted_thinking", data="xyz"),
 )
 _said_block = st.one_of(
     _text_block("text"),
-    st.builds(
-        lambda one, name: {"type": "tool_use", "id": one, "name": name, "input": {}},
-        call_ids,
-        names,
-    ),
-    st.builds(
-        lambda said: {
-            "type": "tool_use",
-            "id": "cut",
-            "name": "f",
-            "input": {},
-            "partial_json": said,
-        },
-        arguments,
-    ),
-    st.just(
-        {
-            "type": "server_tool_use",
-            "id": "srvtoolu_1",
-            "name": "web_search",
-            "input": {},
-        }
-    ),
+    _dicts(type="tool_use", id=call_ids, name=names, input={}),
+    _dicts(type="tool_use", id="cut", name="f", input={}, partial_json=arguments),
+    _dicts(type="server_tool_use", id="srvtoolu_1", name="web_search", input={}),
 )
 _anthropic_assistant = st.one_of(
     _blocks(_thinking, _said_block),
@@ -178,130 +142,72 @@ _anthropic_assistant = st.one_of(
     ),
 )
 _anthropic = st.one_of(
-    st.builds(
-        lambda content: {"role": "user", "content": content},
-        st.one_of(words, _anthropic_user),
-    ),
-    st.builds(
-        lambda content: {"role": "assistant", "content": content},
-        st.one_of(words, _anthropic_assistant),
-    ),
-    words.map(lambda text: {"role": "system", "content": text}),
+    _dicts(role="user", content=st.one_of(words, _anthropic_user)),
+    _dicts(role="assistant", content=st.one_of(words, _anthropic_assistant)),
+    _dicts(role="system", content=words),
 ).flatmap(_private)
 
-_reasoning = st.sampled_from(
-    [
-        {"type": "reasoning", "id": "rs_1", "summary": []},
-        {
-            "type": "reasoning",
-            "id": "rs_2",
-            "summary": [{"type": "summary_text", "text": "Hm."}],
-            "encrypted_content": "x",
-        },
-        {"type": "reasoning", "id": "rs_3"},
-    ]
+_reasoning = st.one_of(
+    _dicts(type="reasoning", id="rs_1", summary=[]),
+    _dicts(
+        type="reasoning",
+        id="rs_2",
+        summary=[{"type": "summary_text", "text": "Hm."}],
+        encrypted_content="x",
+    ),
+    _dicts(type="reasoning", id="rs_3"),
 )
-_said = st.lists(_text_block("output_text"), max_size=2).map(
-    lambda content: {
-        "type": "message",
-        "id": "msg_1",
-        "role": "assistant",
-        "status": "completed",
-        "content": content,
-    }
+_said = _dicts(
+    type="message",
+    id="msg_1",
+    role="assistant",
+    status="completed",
+    content=st.lists(_text_block("output_text"), max_size=2),
 )
-_function_call = st.builds(
-    lambda one, name, said: {
-        "type": "function_call",
-        "id": "fc_1",
-        "call_id": one,
-        "name": name,
-        "arguments": said,
-    },
-    call_ids,
-    names,
-    arguments,
+_function_call = _dicts(
+    type="function_call", id="fc_1", call_id=call_ids, name=names, arguments=arguments
 )
-_function_output = st.builds(
-    lambda one, output: {
-        "type": "function_call_output",
-        "call_id": one,
-        "output": output,
-    },
-    call_ids,
+_function_output = _dicts(type="function_call_output", call_id=call_ids, output=words)
+_responses_user = st.one_of(
     words,
+    _blocks(
+        _text_block("input_text"),
+        _dicts(type="input_image", image_url=images, detail="auto"),
+    ),
 )
 _responses = st.one_of(
-    st.builds(
-        lambda role, content: {"role": role, "content": content},
-        st.sampled_from(["user", "user", "system", "developer"]),
-        st.one_of(
-            words,
-            _blocks(
-                _text_block("input_text"),
-                images.map(
-                    lambda url: {
-                        "type": "input_image",
-                        "image_url": url,
-                        "detail": "auto",
-                    }
-                ),
-            ),
-        ),
+    _dicts(
+        role=st.sampled_from(["user", "user", "system", "developer"]),
+        content=_responses_user,
     ).flatmap(_private),
     st.one_of(
         _reasoning, _said, _function_call, _function_output, _function_output
     ).flatmap(_private),
+    # What a model answers is several items, stored as one message.
     st.lists(st.one_of(_reasoning, _said, _function_call), max_size=4),
 )
 
-_neutral_part = st.one_of(
+_neutral_result = _dicts(type="result", call_id=call_ids, content=words)
+_neutral_talk = st.one_of(
     _text_block("text"),
-    images.map(lambda url: {"type": "image", "url": url}),
-    st.builds(
-        lambda one, name, said: {
-            "type": "call",
-            "id": one,
-            "name": name,
-            "arguments": said,
-        },
-        call_ids,
-        names,
-        arguments,
-    ),
-    st.builds(
-        lambda one, said: {"type": "result", "call_id": one, "content": said},
-        call_ids,
-        words,
-    ),
-    st.just({"type": "thinking", "text": "Hm.", "signed": True}),
-    st.just({"type": "other", "kind": "audio"}),
-    st.just({"type": "refusal", "text": "No."}),
+    _dicts(type="image", url=images),
+    _dicts(type="thinking", text="Hm.", signed=True),
+    _dicts(type="other", kind="audio"),
+    _dicts(type="refusal", text="No."),
 )
-_neutral_talk = _neutral_part.filter(
-    lambda part: part["type"] not in ("call", "result")
+_neutral_part = st.one_of(
+    _neutral_talk,
+    _dicts(type="call", id=call_ids, name=names, arguments=arguments),
+    _neutral_result,
 )
 _neutral = st.one_of(
-    st.builds(
-        lambda parts: {"role": "user", "parts": parts},
-        st.lists(_neutral_talk, max_size=3),
-    ),
-    st.builds(
-        lambda parts: {"role": "assistant", "parts": parts},
-        st.lists(_neutral_part, max_size=4),
-    ),
-    st.builds(
-        lambda one, said: {
-            "role": "tool",
-            "parts": [{"type": "result", "call_id": one, "content": said}],
-        },
-        call_ids,
-        words,
-    ),
+    _dicts(role="user", parts=st.lists(_neutral_talk, max_size=3)),
+    _dicts(role="assistant", parts=st.lists(_neutral_part, max_size=4)),
+    _dicts(role="tool", parts=st.tuples(_neutral_result).map(list)),
 )
 
 _PAYLOADS: dict[str, st.SearchStrategy[Any]] = {
-    "openai.chat": _completions(),
+    "openai.chat": _completions,
     "openai.responses": _responses,
     "anthropic": _anthropic,
     "holdfast": _neutral,
@@ -313,186 +219,141 @@ def payloads(format_name: str) -> st.SearchStrategy[Any]:
     return _PAYLOADS[format_name]
 
 
+_streamed_calls = st.tuples(
+    call_ids, names, st.sampled_from([["{", '"a": 1', "}"], ["{}"], []])
+)
+
+
 @st.composite
-def streams(draw: st.DrawFn, format_name: str) -> list[dict[str, Any]]:
+def streams(draw: st.DrawFn, format_name: str) -> list[Any]:
     """The chunks of one streamed reply, to its end."""
     texts = draw(st.lists(st.sampled_from(["Hel", "lo", " ", "🙂", "."]), max_size=4))
-    calls = draw(
-        st.lists(
-            st.tuples(
-                call_ids, names, st.sampled_from([["{", '"a": 1', "}"], ["{}"], []])
-            ),
-            max_size=2,
-        )
-    )
-    thinking = draw(st.booleans())
-    return _STREAMS[format_name](texts, calls, thinking)
+    calls = draw(st.lists(_streamed_calls, max_size=2))
+    return list(_STREAMS[format_name](texts, calls, draw(st.booleans())))
+
+
+Stream = Callable[[list[str], list[StreamedCall], bool], Iterable[Any]]
+"""From texts, calls, and whether the model thinks first, to the chunks of a reply."""
 
 
 def _completions_stream(
-    texts: list[str], calls: list[Any], thinking: bool
-) -> list[dict[str, Any]]:
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": "Hm."}] * thinking
+    texts: list[str], calls: list[StreamedCall], thinking: bool
+) -> Iterator[Payload]:
+    deltas: list[Payload] = [{"role": "assistant", "content": ""}]
+    if thinking:
+        deltas.append({"reasoning_content": "Hm."})
     deltas += [{"content": text} for text in texts]
-    for index, (one, name, said) in enumerate(calls):
-        opened = {
-            "index": index,
-            "id": one,
-            "type": "function",
-            "function": {"name": name, "arguments": ""},
-        }
-        deltas.append({"tool_calls": [opened]})
-        deltas += [
-            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-            for piece in said
-        ]
-    chunks = [
-        {"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        for delta in deltas
-    ]
-    finish = "tool_calls" if calls else "stop"
-    chunks.append(
-        {"model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
-    )
-    return chunks
+    for index, call in enumerate(calls):
+        deltas += call_deltas(index, *call)
+    return chat_chunks(deltas, "tool_calls" if calls else "stop", model="m")
+
+
+def _anthropic_blocks(
+    texts: list[str], calls: list[StreamedCall], thinking: bool
+) -> Iterator[tuple[Payload, list[Payload]]]:
+    """Each block as it begins, and its deltas."""
+    if thinking:
+        thought = {"type": "thinking_delta", "thinking": "Hm."}
+        signed = {"type": "signature_delta", "signature": "sig"}
+        yield {"type": "thinking", "thinking": "", "signature": ""}, [thought, signed]
+    if texts:
+        deltas = [{"type": "text_delta", "text": text} for text in texts]
+        yield {"type": "text", "text": ""}, deltas
+    for id, name, pieces in calls:
+        kind = "input_json_delta"
+        deltas = [{"type": kind, "partial_json": piece} for piece in pieces]
+        yield {"type": "tool_use", "id": id, "name": name, "input": {}}, deltas
 
 
 def _anthropic_stream(
-    texts: list[str], calls: list[Any], thinking: bool
-) -> list[dict[str, Any]]:
-    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-    if thinking:
-        deltas = [
-            {"type": "thinking_delta", "thinking": "Hm."},
-            {"type": "signature_delta", "signature": "sig"},
-        ]
-        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
-    if texts:
-        blocks.append(
-            (
-                {"type": "text", "text": ""},
-                [{"type": "text_delta", "text": text} for text in texts],
-            )
-        )
-    for one, name, said in calls:
-        opened = {"type": "tool_use", "id": one, "name": name, "input": {}}
-        blocks.append(
-            (
-                opened,
-                [{"type": "input_json_delta", "partial_json": piece} for piece in said],
-            )
-        )
-    events: list[dict[str, Any]] = [
-        {
-            "type": "message_start",
-            "message": {
-                "id": "msg",
-                "model": "m",
-                "usage": {"input_tokens": 3, "output_tokens": 1},
-            },
-        }
-    ]
-    for index, (block, grown) in enumerate(blocks):
-        events.append(
-            {"type": "content_block_start", "index": index, "content_block": block}
-        )
-        events += [
-            {"type": "content_block_delta", "index": index, "delta": delta}
-            for delta in grown
-        ]
-        events.append({"type": "content_block_stop", "index": index})
-    events.append(
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn"},
-            "usage": {"output_tokens": 9},
-        }
-    )
-    events.append({"type": "message_stop"})
-    return events
-
-
-def _opened_call(call_id: str, name: str) -> dict[str, Any]:
-    """The item of a call whose arguments are still to come."""
-    return {
-        "type": "function_call",
-        "id": "fc",
-        "call_id": call_id,
-        "name": name,
-        "arguments": "",
-        "status": "in_progress",
+    texts: list[str], calls: list[StreamedCall], thinking: bool
+) -> Iterator[Payload]:
+    usage = {"input_tokens": 3, "output_tokens": 1}
+    message = {"id": "msg", "model": "m", "usage": usage}
+    yield {"type": "message_start", "message": message}
+    blocks = _anthropic_blocks(texts, calls, thinking)
+    for index, (block, deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn"},
+        "usage": {"output_tokens": 9},
     }
+    yield {"type": "message_stop"}
+
+
+_THINKING_ITEM = {"type": "reasoning", "id": "rs", "summary": []}
+_MESSAGE_ITEM = {
+    "type": "message",
+    "id": "msg",
+    "role": "assistant",
+    "status": "in_progress",
+    "content": [],
+}
+_CALL_ITEM = {
+    "type": "function_call",
+    "id": "fc",
+    "arguments": "",
+    "status": "in_progress",
+}
+
+
+def _responses_items(
+    texts: list[str], calls: list[StreamedCall], thinking: bool
+) -> Iterator[tuple[Payload, Payload, Payload, list[str]]]:
+    """Each item as it begins; what is different about it in the end; a delta of it, without
+    its words; and the words of each delta.
+    """
+    if thinking:
+        delta = {"type": "response.reasoning_summary_text.delta", "summary_index": 0}
+        summary = [{"type": "summary_text", "text": "Hm."}]
+        yield _THINKING_ITEM, {"summary": summary}, delta, ["Hm."]
+    if texts:
+        delta = {"type": "response.output_text.delta", "content_index": 0}
+        block = {"type": "output_text", "text": "".join(texts), "annotations": []}
+        yield _MESSAGE_ITEM, {"status": "completed", "content": [block]}, delta, texts
+    for id, name, pieces in calls:
+        delta = {"type": "response.function_call_arguments.delta"}
+        whole = {"arguments": "".join(pieces), "status": "completed"}
+        yield {**_CALL_ITEM, "call_id": id, "name": name}, whole, delta, pieces
 
 
 def _responses_stream(
-    texts: list[str], calls: list[Any], thinking: bool
-) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": {"id": "resp", "model": "m"}}
-    ]
-    output: list[dict[str, Any]] = []
-
-    def item(
-        opened: dict[str, Any], done: dict[str, Any], deltas: list[dict[str, Any]]
-    ) -> None:
-        place = len(output)
-        added = "response.output_item.added"
-        events.append({"type": added, "output_index": place, "item": opened})
-        events.extend({**delta, "output_index": place} for delta in deltas)
-        events.append(
-            {"type": "response.output_item.done", "output_index": place, "item": done}
-        )
+    texts: list[str], calls: list[StreamedCall], thinking: bool
+) -> Iterator[Payload]:
+    yield {"type": "response.created", "response": {"id": "resp", "model": "m"}}
+    output: list[Payload] = []
+    items = _responses_items(texts, calls, thinking)
+    for place, (opened, end, delta, pieces) in enumerate(items):
+        done = {**opened, **end}
+        at = {"output_index": place}
+        yield {"type": "response.output_item.added", **at, "item": opened}
+        for piece in pieces:
+            yield {**delta, **at, "delta": piece}
+        yield {"type": "response.output_item.done", **at, "item": done}
         output.append(done)
+    response = {"status": "completed", "model": "m", "output": output}
+    yield {"type": "response.completed", "response": response}
 
+
+def _neutral_stream(
+    texts: list[str], calls: list[StreamedCall], thinking: bool
+) -> Iterator[tuple[str, int, Any]]:
     if thinking:
-        opened = {"type": "reasoning", "id": "rs", "summary": []}
-        kind = "response.reasoning_summary_text.delta"
-        delta = {"type": kind, "summary_index": 0, "delta": "Hm."}
-        summary = [{"type": "summary_text", "text": "Hm."}]
-        item(opened, {**opened, "summary": summary}, [delta])
-    if texts:
-        opened = {
-            "type": "message",
-            "id": "msg",
-            "role": "assistant",
-            "status": "in_progress",
-            "content": [],
-        }
-        block = {"type": "output_text", "text": "".join(texts), "annotations": []}
-        deltas = [
-            {"type": "response.output_text.delta", "content_index": 0, "delta": text}
-            for text in texts
-        ]
-        item(opened, {**opened, "status": "completed", "content": [block]}, deltas)
-    for one, name, said in calls:
-        opened = _opened_call(one, name)
-        deltas = [
-            {"type": "response.function_call_arguments.delta", "delta": piece}
-            for piece in said
-        ]
-        arguments = "".join(said)
-        done = {**opened, "arguments": arguments, "status": "completed"}
-        item(opened, done, deltas)
-    events.append(
-        {
-            "type": "response.completed",
-            "response": {"status": "completed", "model": "m", "output": output},
-        }
-    )
-    return events
+        yield "thinking", 0, "Hm."
+    for text in texts:
+        yield "text", 1, text
+    for place, (id, name, pieces) in enumerate(calls, 2):
+        yield "call", place, {"id": id, "name": name}
+        for piece in pieces:
+            yield "arguments", place, piece
+    yield "done", 0, None
 
 
-def _neutral_stream(texts: list[str], calls: list[Any], thinking: bool) -> list[Any]:
-    deltas: list[Any] = [("thinking", 0, "Hm.")] * thinking
-    deltas += [("text", 1, text) for text in texts]
-    for index, (one, name, said) in enumerate(calls):
-        deltas.append(("call", 2 + index, {"id": one, "name": name}))
-        deltas += [("arguments", 2 + index, piece) for piece in said]
-    return [*deltas, ("done", 0, None)]
-
-
-_STREAMS: dict[str, Callable[[list[str], list[Any], bool], list[dict[str, Any]]]] = {
+_STREAMS: dict[str, Stream] = {
     "openai.chat": _completions_stream,
     "openai.responses": _responses_stream,
     "anthropic": _anthropic_stream,
@@ -530,15 +391,10 @@ def views(
             note, body = registry.get(name).note(payload), freeze(payload)
         where = draw(st.sampled_from([turn, turn, turn, None]))
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))
+        running = draw(st.booleans())
         seen.append(
             StoredMessage(
-                f"m{seq}",
-                seq,
-                where,
-                note,
-                body,
-                running=draw(st.booleans()),
-                waiting=waiting,
+                f"m{seq}", seq, where, note, body, running=running, waiting=waiting
             )
         )
     return seen

@@ -5,13 +5,21 @@ of the code that makes contexts, so that the two can be held against each other.
 those of the parameters that the providers' own clients declare; a test compares the two.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.testing.providers.anthropic import anthropic_problems
+from holdfast.testing.providers.checks import (
+    Payload,
+    arguments_problems,
+    blank,
+    content_problems,
+    repeated_calls,
+    repeated_role,
+    unknown_keys,
+)
 from holdfast.testing.providers.responses import responses_problems
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -42,9 +50,10 @@ COMPLETIONS_BLOCKS = {
     "refusal": {"type", "refusal"},
 }
 _COMPLETIONS_CALLS = {
-    "function": ({"id", "type", "function"}, {"name", "arguments"}),
-    "custom": ({"id", "type", "custom"}, {"name", "input"}),
+    "function": ({"id", "type", "function"}, {"name", "arguments"}, "arguments"),
+    "custom": ({"id", "type", "custom"}, {"name", "input"}, "input"),
 }
+"""Of each kind of call: its keys, those of what it holds, and which of them has the words."""
 _VENDOR_KEYS = {"reasoning_content", "reasoning", "reasoning_details", "images"}
 _VENDOR_BLOCKS = {"thinking": {"type", "thinking", "closed"}}
 _VENDOR_CALL_KEYS = {"extra_content"}
@@ -74,34 +83,16 @@ def _is_the_models(payload: Any) -> bool:
     return bool(payload["role"] == "assistant")
 
 
-def _blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text.strip()
-
-
-def _content_problems(content: Any, at: str) -> list[str]:
-    """Chat content: words that say something, or a list of blocks that do."""
-    if isinstance(content, str):
-        return [f"{at}: blank content"] if _blank(content) else []
-    if not isinstance(content, list) or not content:
-        return [f"{at}: no content"]
-    problems = []
-    for index, block in enumerate(content):
-        if block.get("type") == "text" and _blank(block.get("text")):
-            problems.append(f"{at}.content[{index}]: blank text")
-        if block.get("type") == "image_url" and _blank(
-            (block.get("image_url") or {}).get("url")
-        ):
-            problems.append(f"{at}.content[{index}]: an image without a url")
-        allowed = (COMPLETIONS_BLOCKS | _VENDOR_BLOCKS).get(str(block.get("type")))
-        if allowed is None:
-            problems.append(
-                f"{at}.content[{index}]: unknown type {block.get('type')!r}"
-            )
-        else:
-            problems += [
-                f"{at}.content[{index}]: unknown key {key!r}"
-                for key in block.keys() - allowed
-            ]
+def _block_problems(block: Payload, at: str) -> list[str]:
+    kind = str(block.get("type"))
+    allowed = (COMPLETIONS_BLOCKS | _VENDOR_BLOCKS).get(kind)
+    if allowed is None:
+        return [f"{at}: unknown type {block.get('type')!r}"]
+    problems = unknown_keys(block, allowed, at)
+    if kind == "text" and blank(block.get("text")):
+        problems.append(f"{at}: blank text")
+    if kind == "image_url" and blank((block.get("image_url") or {}).get("url")):
+        problems.append(f"{at}: an image without a url")
     return problems
 
 
@@ -115,41 +106,47 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
         if role not in COMPLETIONS_KEYS:
             problems.append(f"{at}: role {role!r}")
             continue
-        allowed = COMPLETIONS_KEYS[role] | (
-            _VENDOR_KEYS if role == "assistant" else set()
-        )
-        problems += [f"{at}: unknown key {key!r}" for key in message.keys() - allowed]
-        problems += [
-            f"{at}: {key} is null"
-            for key in message
-            if message[key] is None and key != "content"
-        ]
+        problems += _completions_keys(message, role, at)
         if role == "tool":
             problems += _completions_result(message, unanswered, at)
-            last = role
-            continue
-        if unanswered:
-            problems.append(f"{at}: calls {unanswered} were not answered before it")
-        if role == last and role in ("user", "assistant"):
-            problems.append(f"{at}: {role} twice in a row")
-        calls = message.get("tool_calls")
-        if calls is None and not (
-            role == "assistant"
-            and message["content"] is None
-            and message.get("refusal")
-        ):
-            problems += _content_problems(message.get("content"), at)
-        elif isinstance(message.get("content"), list):
-            problems += _content_problems(message["content"], at)
-        unanswered = _completions_calls(calls, problems, at)
+        else:
+            if unanswered:
+                problems.append(f"{at}: calls {unanswered} were not answered before it")
+            problems += repeated_role(role, last, at)
+            problems += _completions_content(message, role, at)
+            unanswered = _completions_calls(message.get("tool_calls"), problems, at)
         last = role
-    return [*problems, "the last calls were not answered"] if unanswered else problems
+    if unanswered:
+        problems.append("the last calls were not answered")
+    return problems
 
 
-def _completions_result(
-    message: dict[str, Any], unanswered: list[str], at: str
-) -> list[str]:
-    problems = _content_problems(message.get("content"), at)
+def _completions_keys(message: Payload, role: str, at: str) -> list[str]:
+    allowed = COMPLETIONS_KEYS[role]
+    if role == "assistant":
+        allowed = allowed | _VENDOR_KEYS
+    problems = unknown_keys(message, allowed, at)
+    for key, value in message.items():
+        # A message that only calls tools has no content, and says so; nothing else is null.
+        if value is None and key != "content":
+            problems.append(f"{at}: {key} is null")
+    return problems
+
+
+def _completions_content(message: Payload, role: str, at: str) -> list[str]:
+    """A message needs content unless it makes calls, or is the model's refusal."""
+    refuses = (
+        role == "assistant" and message["content"] is None and message.get("refusal")
+    )
+    needs_content = message.get("tool_calls") is None and not refuses
+    content = message.get("content")
+    if needs_content or isinstance(content, list):
+        return content_problems(content, _block_problems, at)
+    return []
+
+
+def _completions_result(message: Payload, unanswered: list[str], at: str) -> list[str]:
+    problems = content_problems(message.get("content"), _block_problems, at)
     call_id = message.get("tool_call_id")
     if call_id in unanswered:
         unanswered.remove(call_id)
@@ -165,52 +162,27 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
         problems.append(f"{at}: tool_calls is not a list of calls")
         return []
     ids = [call.get("id") for call in calls]
-    problems += [
-        f"{at}: call id {one!r} {count} times"
-        for one, count in Counter(ids).items()
-        if count > 1
-    ]
+    for one, count in Counter(ids).items():
+        if count > 1:
+            problems.append(f"{at}: call id {one!r} {count} times")
     for call in calls:
-        if _blank(call["id"]) or len(call["id"]) > 40:
+        if blank(call["id"]) or len(call["id"]) > 40:
             problems.append(f"{at}: call id {call['id']!r}")
-        said = (
-            call.get(call.get("type"))
-            if call.get("type") in ("function", "custom")
-            else None
-        )
-        if not isinstance(said, dict) or not _NAME.fullmatch(str(said.get("name"))):
-            problems.append(f"{at}: function name in {call!r}")
-        else:
-            problems += _completions_call(call, said, at)
+        problems += _completions_call(call, at)
     return ids
 
 
-def _completions_call(call: dict[str, Any], said: dict[str, Any], at: str) -> list[str]:
-    outer, inner = _COMPLETIONS_CALLS[call["type"]]
-    problems = [
-        f"{at}: unknown key {key!r} in a call"
-        for key in call.keys() - outer - _VENDOR_CALL_KEYS
-    ]
-    problems += [f"{at}: unknown key {key!r} in a call" for key in said.keys() - inner]
-    words = said.get("arguments" if call["type"] == "function" else "input")
-    if not isinstance(words, str):
-        return [*problems, f"{at}: arguments are not a string"]
-    return [
-        *problems,
-        *(
-            [f"{at}: {words!r} is not JSON"]
-            if call["type"] == "function" and not _json(words)
-            else []
-        ),
-    ]
-
-
-def _json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+def _completions_call(call: Payload, at: str) -> list[str]:
+    kind = str(call.get("type"))
+    said = call.get(kind) if kind in _COMPLETIONS_CALLS else None
+    if not isinstance(said, dict) or not _NAME.fullmatch(str(said.get("name"))):
+        return [f"{at}: function name in {call!r}"]
+    outer, inner, words = _COMPLETIONS_CALLS[kind]
+    problems = []
+    for key in [*(call.keys() - outer - _VENDOR_CALL_KEYS), *(said.keys() - inner)]:
+        problems.append(f"{at}: unknown key {key!r} in a call")
+    wants_json = kind == "function"
+    return problems + arguments_problems(said.get(words), at, wants_json=wants_json)
 
 
 def _neutral(payloads: Sequence[Any]) -> list[str]:
@@ -220,41 +192,45 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
     last = None
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
-        problems += [
-            f"{at}: unknown key {key!r}" for key in message.keys() - {"role", "parts"}
-        ]
         role, parts = message["role"], message["parts"]
-        if not parts:
-            problems.append(f"{at}: no parts")
-        problems += [
-            f"{at}: blank text"
-            for part in parts
-            if part["type"] == "text" and _blank(part["text"])
-        ]
-        answers = [part["call_id"] for part in parts if part["type"] == "result"]
-        if role == "tool" and (len(answers) != 1 or answers != unanswered[:1]):
-            problems.append(f"{at}: {answers} where {unanswered} were due")
-        if role != "tool" and (unanswered or answers):
-            problems.append(f"{at}: results {unanswered} due, {answers} given")
-        if role == last and role in ("user", "assistant"):
-            problems.append(f"{at}: {role} twice in a row")
-        unanswered = (
-            unanswered[1:]
-            if role == "tool"
-            else [part["id"] for part in parts if part["type"] == "call"]
-        )
-        if role != "tool":
-            problems += [
-                f"{at}: call id {one!r} again"
-                for one in unanswered
-                if one in seen or _blank(one)
-            ]
-            problems += [f"{at}: one call id twice"] * (
-                len(set(unanswered)) < len(unanswered)
-            )
+        problems += _neutral_parts(message, at)
+        problems += _neutral_results(role, parts, unanswered, at)
+        problems += repeated_role(role, last, at)
+        if role == "tool":
+            unanswered = unanswered[1:]
+        else:
+            unanswered = [part["id"] for part in parts if part["type"] == "call"]
+            # A blank id is no better than one that was used: results can't find their call.
+            blanks = {one for one in unanswered if blank(one)}
+            problems += repeated_calls(unanswered, seen | blanks, at)
             seen.update(unanswered)
         last = role
-    return [*problems, "the last calls were not answered"] if unanswered else problems
+    if unanswered:
+        problems.append("the last calls were not answered")
+    return problems
+
+
+def _neutral_parts(message: Payload, at: str) -> list[str]:
+    problems = unknown_keys(message, {"role", "parts"}, at)
+    if not message["parts"]:
+        problems.append(f"{at}: no parts")
+    for part in message["parts"]:
+        if part["type"] == "text" and blank(part["text"]):
+            problems.append(f"{at}: blank text")
+    return problems
+
+
+def _neutral_results(
+    role: str, parts: list[Payload], unanswered: list[str], at: str
+) -> list[str]:
+    """A tool's message answers the first call that is open; all others come after the last."""
+    answers = [part["call_id"] for part in parts if part["type"] == "result"]
+    if role != "tool":
+        if unanswered or answers:
+            return [f"{at}: results {unanswered} due, {answers} given"]
+    elif len(answers) != 1 or answers != unanswered[:1]:
+        return [f"{at}: {answers} where {unanswered} were due"]
+    return []
 
 
 _PROVIDERS: dict[str, Callable[[Sequence[Any]], list[str]]] = {

@@ -2,9 +2,17 @@
 own.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from holdfast.testing.providers.checks import (
+    Payload,
+    blank,
+    repeated_calls,
+    unknown_keys,
+)
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -42,6 +50,14 @@ IN_RESULTS = {
 }
 
 
+NEEDED = {
+    "text": ("text", "blank text"),
+    "thinking": ("signature", "unsigned thinking"),
+    "redacted_thinking": ("data", "redacted thinking without data"),
+}
+"""Of some blocks: the key that must not be blank, and what is wrong when it is."""
+
+
 def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
     """What is wrong with these messages; empty when nothing is."""
     problems: list[str] = []
@@ -50,23 +66,16 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
     expected = "user"
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
-        problems += [
-            f"{at}: unknown key {key!r}" for key in message.keys() - {"role", "content"}
-        ]
+        problems += unknown_keys(message, {"role", "content"}, at)
         role = message.get("role")
         if role != expected:
             problems.append(f"{at}: role {role!r} where {expected!r} is due")
         expected = "assistant" if role == "user" else "user"
         blocks = _blocks(message.get("content"), problems, at)
-        problems += [
-            problem
-            for place, block in enumerate(blocks)
-            for problem in _block(block, f"{at}.content[{place}]")
-        ]
-        problems += [
-            *_results(blocks, due, at),
-            *_served(blocks, at, last=index == len(payloads) - 1),
-        ]
+        for place, block in enumerate(blocks):
+            problems += _block(block, f"{at}.content[{place}]")
+        problems += _results(blocks, due, at)
+        problems += _served(blocks, at, last=index == len(payloads) - 1)
         due = [
             block.get("id", "") for block in blocks if block.get("type") == "tool_use"
         ]
@@ -74,19 +83,16 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
             problems += _thinking(blocks, at)
         elif due:
             problems.append(f"{at}: a user message makes calls")
-        problems += [f"{at}: call id {one!r} again" for one in due if one in seen]
-        problems += [f"{at}: one call id twice"] * (len(set(due)) < len(due))
+        problems += repeated_calls(due, seen, at)
         seen.update(due)
     if due:
         problems.append("the last calls were not answered")
-    return problems + _ending(payloads[-1]) if payloads else problems
+    if payloads:
+        problems += _ending(payloads[-1])
+    return problems
 
 
-def _blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text.strip()
-
-
-def _blocks(content: Any, problems: list[str], at: str) -> list[dict[str, Any]]:
+def _blocks(content: Any, problems: list[str], at: str) -> list[Payload]:
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     if not isinstance(content, list) or not content:
@@ -95,20 +101,16 @@ def _blocks(content: Any, problems: list[str], at: str) -> list[dict[str, Any]]:
     return content
 
 
-def _block(block: dict[str, Any], at: str) -> list[str]:
+def _block(block: Payload, at: str) -> list[str]:
     kind = str(block.get("type"))
     known = (BLOCKS | BETA_BLOCKS | IN_RESULTS).get(kind)
     if known is None:
         return [f"{at}: unknown type {kind!r}"]
-    problems = [
-        f"{at}: unknown key {key!r}" for key in block.keys() - set(known.split())
-    ]
-    if kind == "text" and _blank(block.get("text")):
-        problems.append(f"{at}: blank text")
-    if kind == "thinking" and _blank(block.get("signature")):
-        problems.append(f"{at}: unsigned thinking")
-    if kind == "redacted_thinking" and _blank(block.get("data")):
-        problems.append(f"{at}: redacted thinking without data")
+    problems = unknown_keys(block, known.split(), at)
+    if kind in NEEDED:
+        key, problem = NEEDED[kind]
+        if blank(block.get(key)):
+            problems.append(f"{at}: {problem}")
     if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
         problems += _call(block, at)
     if kind == "tool_result":
@@ -118,30 +120,29 @@ def _block(block: dict[str, Any], at: str) -> list[str]:
     return problems
 
 
-def _served(blocks: list[dict[str, Any]], at: str, *, last: bool) -> list[str]:
+def _served(blocks: list[Payload], at: str, *, last: bool) -> list[str]:
     """Uses of the provider's own tools, each with its result after it in the same message; at the
     very end of a request one may be open, and is gone on with.
     """
-    uses = [
-        block.get("id")
-        for block in blocks
-        if block.get("type") in ("server_tool_use", "mcp_tool_use")
-    ]
-    results = [
-        block.get("tool_use_id")
-        for block in blocks
-        if str(block.get("type")).endswith("_tool_result")
-    ]
-    problems = [
-        f"{at}: {one!r} is the result of no use" for one in results if one not in uses
-    ]
+    uses = []
+    results = []
+    for block in blocks:
+        kind = str(block.get("type"))
+        if kind in ("server_tool_use", "mcp_tool_use"):
+            uses.append(block.get("id"))
+        elif kind.endswith("_tool_result"):
+            results.append(block.get("tool_use_id"))
+    problems = []
+    for one in results:
+        if one not in uses:
+            problems.append(f"{at}: {one!r} is the result of no use")
     open_uses = [one for one in uses if one not in results]
     if open_uses and not (last and blocks[-1].get("id") in open_uses):
         problems.append(f"{at}: uses {open_uses} have no result")
     return problems
 
 
-def _call(block: dict[str, Any], at: str) -> list[str]:
+def _call(block: Payload, at: str) -> list[str]:
     problems = []
     if not _CALL_ID.fullmatch(str(block.get("id"))):
         problems.append(f"{at}: call id {block.get('id')!r}")
@@ -152,62 +153,58 @@ def _call(block: dict[str, Any], at: str) -> list[str]:
     return problems
 
 
-def _result(block: dict[str, Any], at: str) -> list[str]:
+def _result(block: Payload, at: str) -> list[str]:
     content = block.get("content")
     if isinstance(content, str):
-        return [f"{at}: blank result"] if _blank(content) else []
+        return [f"{at}: blank result"] if blank(content) else []
     if not isinstance(content, list) or not content:
         return [f"{at}: empty result"]
-    return [problem for part in content for problem in _block(part, at)]
+    problems = []
+    for part in content:
+        problems += _block(part, at)
+    return problems
 
 
-def _image(source: dict[str, Any], at: str) -> list[str]:
+def _image(source: Payload, at: str) -> list[str]:
     kind = source.get("type")
     if kind == "base64":
-        fine = source.get("media_type") in _MEDIA and not _blank(source.get("data"))
+        fine = source.get("media_type") in _MEDIA and not blank(source.get("data"))
     elif kind == "url":
         fine = str(source.get("url")).startswith(("http://", "https://"))
     else:
-        fine = kind == "file" and not _blank(source.get("file_id"))
+        fine = kind == "file" and not blank(source.get("file_id"))
     return [] if fine else [f"{at}: image source {source!r}"]
 
 
-def _results(blocks: list[dict[str, Any]], due: list[str], at: str) -> list[str]:
+def _results(blocks: list[Payload], due: list[str], at: str) -> list[str]:
     """All results that are due, exactly once each, before anything else."""
-    given = [
-        block.get("tool_use_id")
-        for block in blocks
-        if block.get("type") == "tool_result"
-    ]
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    given = [block.get("tool_use_id") for block in results]
     if sorted(map(str, given)) != sorted(due):
         return [f"{at}: results {given} where {due} were due"]
-    if any(block.get("type") != "tool_result" for block in blocks[: len(given)]):
+    if blocks[: len(results)] != results:
         return [f"{at}: something stands before the results"]
     return []
 
 
-def _thinking(blocks: list[dict[str, Any]], at: str) -> list[str]:
+def _thinking(blocks: list[Payload], at: str) -> list[str]:
     kinds = [str(block.get("type")) for block in blocks]
-    rest = next(
-        (place for place, kind in enumerate(kinds) if kind not in _THINKING), len(kinds)
-    )
+    # A model that uses the provider's own tools thinks again between two of them.
     interleaved = any(kind.startswith("server_tool") for kind in kinds)
-    if any(kind in _THINKING for kind in kinds[rest:]) and not interleaved:
+    rest = itertools.dropwhile(_THINKING.__contains__, kinds)
+    if not interleaved and any(kind in _THINKING for kind in rest):
         return [f"{at}: thinking after other blocks"]
-    return [f"{at}: ends in thinking"] if kinds and kinds[-1] in _THINKING else []
+    if kinds and kinds[-1] in _THINKING:
+        return [f"{at}: ends in thinking"]
+    return []
 
 
-def _ending(message: dict[str, Any]) -> list[str]:
+def _ending(message: Payload) -> list[str]:
     if message.get("role") != "assistant":
         return []
-    content = message.get("content")
-    text = (
-        content
-        if isinstance(content, str)
-        else content[-1].get("text")
-        if content
-        else None
-    )
+    text = message.get("content")
+    if isinstance(text, list) and text:
+        text = text[-1].get("text")
     if isinstance(text, str) and text != text.rstrip():
         return ["the last message ends in white space"]
     return []

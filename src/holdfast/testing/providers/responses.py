@@ -1,9 +1,17 @@
 """What the Responses API refuses in the list of items that is its input."""
 
-import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+
+from holdfast.testing.providers.checks import (
+    Payload,
+    arguments_problems,
+    blank,
+    content_problems,
+    unknown_keys,
+)
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALLS = frozenset(
@@ -71,8 +79,9 @@ BLOCKS = {
 }
 
 
-def _blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text.strip()
+SAID_BY_MODELS = ("output_text", "refusal", "input_text", "input_audio")
+SAID_TO_MODELS = ("input_text", "input_image", "input_file", "input_audio")
+"""Blocks that are taken in a message of the model's own, and in one of anybody else."""
 
 
 def responses_problems(payloads: Sequence[Any]) -> list[str]:
@@ -90,7 +99,7 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
             problems.append(f"{at}: unknown type {kind!r}")
             continue
         allowed = set(ITEMS[kind].split()) | BEYOND_PARAMETERS.get(kind, set())
-        problems += [f"{at}: unknown key {key!r}" for key in item.keys() - allowed]
+        problems += unknown_keys(item, allowed, at)
         if kind == "message":
             problems += _responses_message(item, at)
         elif kind in _CALLS:
@@ -99,120 +108,100 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
             problems += _responses_output(item, calls, answers, at)
         elif kind == "reasoning":
             problems += _responses_reasoning(item, payloads[index + 1 : index + 2], at)
-    problems += [
-        f"call {one!r} was not answered" for one in calls if one not in answers
-    ]
+    for one in calls:
+        if one not in answers:
+            problems.append(f"call {one!r} was not answered")
     return problems
 
 
-def _responses_message(item: dict[str, Any], at: str) -> list[str]:
+def _responses_message(item: Payload, at: str) -> list[str]:
     if item.get("role") not in ("user", "assistant", "system", "developer"):
         return [f"{at}: role {item.get('role')!r}"]
-    content = item.get("content")
-    if isinstance(content, str):
-        return [f"{at}: blank content"] if _blank(content) else []
-    if not isinstance(content, list) or not content:
-        return [f"{at}: no content"]
-    allowed = (
-        {"output_text", "refusal"}
-        if item["role"] == "assistant"
-        else {"input_text", "input_image", "input_file"}
-    )
-    problems = []
-    for place, block in enumerate(content):
-        kind = block.get("type")
-        known = set(BLOCKS.get(str(kind), "").split())
-        problems += [
-            f"{at}.content[{place}]: unknown key {key!r}"
-            for key in block.keys() - known
-        ]
-        if kind not in allowed and kind not in ("input_text", "input_audio"):
-            problems.append(
-                f"{at}.content[{place}]: {kind!r} in a message of {item['role']}"
-            )
-        if kind in ("input_text", "output_text") and _blank(block.get("text")):
-            problems.append(f"{at}.content[{place}]: blank text")
-        if (
-            kind == "input_image"
-            and _blank(block.get("image_url"))
-            and _blank(block.get("file_id"))
-        ):
-            problems.append(f"{at}.content[{place}]: an image without a source")
+    check = partial(_block_problems, item["role"])
+    return content_problems(item.get("content"), check, at)
+
+
+def _block_problems(role: str, block: Payload, at: str) -> list[str]:
+    kind = str(block.get("type"))
+    problems = unknown_keys(block, BLOCKS.get(kind, "").split(), at)
+    if kind not in (SAID_BY_MODELS if role == "assistant" else SAID_TO_MODELS):
+        problems.append(f"{at}: {block.get('type')!r} in a message of {role}")
+    if kind in ("input_text", "output_text") and blank(block.get("text")):
+        problems.append(f"{at}: blank text")
+    sources = (block.get("image_url"), block.get("file_id"))
+    if kind == "input_image" and all(blank(source) for source in sources):
+        problems.append(f"{at}: an image without a source")
     return problems
 
 
-def _responses_call(item: dict[str, Any], calls: list[str], at: str) -> list[str]:
+def _responses_call(item: Payload, calls: list[str], at: str) -> list[str]:
     problems = []
     call_id = item.get("call_id")
-    if _blank(call_id) or len(str(call_id)) > 64:
+    if blank(call_id) or len(str(call_id)) > 64:
         problems.append(f"{at}: call_id {call_id!r}")
     if call_id in calls:
         problems.append(f"{at}: call_id {call_id!r} again")
     calls.append(str(call_id))
     if item["type"] not in ("function_call", "custom_tool_call"):
-        said = [key for key in ("action", "actions", "operation") if item.get(key)]
-        return problems if said else [*problems, f"{at}: nothing is said to be done"]
+        if not any(item.get(key) for key in ("action", "actions", "operation")):
+            problems.append(f"{at}: nothing is said to be done")
+        return problems
     if not _NAME.fullmatch(str(item.get("name"))):
         problems.append(f"{at}: name {item.get('name')!r}")
     words = item.get("arguments", item.get("input"))
-    if not isinstance(words, str):
-        problems.append(f"{at}: arguments are not a string")
-    elif item["type"] == "function_call" and not _json(words):
-        problems.append(f"{at}: {words!r} is not JSON")
-    return problems
-
-
-def _json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+    wants_json = item["type"] == "function_call"
+    return problems + arguments_problems(words, at, wants_json=wants_json)
 
 
 def _responses_output(
-    item: dict[str, Any], calls: list[str], answers: list[str], at: str
+    item: Payload, calls: list[str], answers: list[str], at: str
 ) -> list[str]:
     problems = []
-    kind, output = item["type"], item.get("output")
-    call_id = str(
-        item.get("call_id")
-        or (item.get("id") if kind == "local_shell_call_output" else None)
-    )
+    call_id = item.get("call_id")
+    if not call_id and item["type"] == "local_shell_call_output":
+        # This one may name its call by its own id, as its calls are named by theirs.
+        call_id = item.get("id")
+    call_id = str(call_id)
     if call_id not in calls:
         problems.append(f"{at}: {call_id!r} answers no call before it")
     if call_id in answers:
         problems.append(f"{at}: {call_id!r} is answered twice")
     answers.append(call_id)
+    if not _is_output(item):
+        problems.append(f"{at}: output {item.get('output')!r}")
+    return problems
+
+
+def _is_output(item: Payload) -> bool:
+    """Whether the output of a call has the shape that calls of its kind want."""
+    kind = item["type"]
+    output = item.get("output")
     if kind == "computer_call_output":
         shot = output if isinstance(output, dict) else {}
-        fine = shot.get("type") == "computer_screenshot" and bool(
-            shot.get("image_url") or shot.get("file_id")
-        )
-    elif kind == "shell_call_output":
-        fine = isinstance(output, list) and all(
-            one.keys() == {"stdout", "stderr", "outcome"} for one in output
-        )
-    elif kind == "apply_patch_call_output":
-        fine = item.get("status") in ("completed", "failed")
-    else:
-        fine = isinstance(output, list) or not _blank(output)
-    return problems if fine else [*problems, f"{at}: output {output!r}"]
+        has_image = bool(shot.get("image_url") or shot.get("file_id"))
+        return has_image and shot.get("type") == "computer_screenshot"
+    if kind == "shell_call_output":
+        keys = {"stdout", "stderr", "outcome"}
+        return isinstance(output, list) and all(one.keys() == keys for one in output)
+    if kind == "apply_patch_call_output":
+        return item.get("status") in ("completed", "failed")
+    return isinstance(output, list) or not blank(output)
 
 
-def _responses_reasoning(
-    item: dict[str, Any], following: Sequence[Any], at: str
-) -> list[str]:
+def _responses_reasoning(item: Payload, following: Sequence[Any], at: str) -> list[str]:
     problems = []
     if not isinstance(item.get("summary"), list):
         problems.append(f"{at}: reasoning without a summary")
     follower = following[0] if following else {}
-    kind = follower.get("type", "message")
-    said = kind == "message" and follower.get("role") == "assistant"
-    if (
-        not said
-        and kind not in ("reasoning", "mcp_list_tools", "compaction")
-        and not kind.endswith("_call")
-    ):
+    if not _comes_of_reasoning(follower):
         problems.append(f"{at}: reasoning without the item it led to")
     return problems
+
+
+def _comes_of_reasoning(item: Payload) -> bool:
+    kind = item.get("type", "message")
+    if kind == "message":
+        return bool(item.get("role") == "assistant")
+    if kind in ("reasoning", "mcp_list_tools", "compaction"):
+        return True
+    return bool(kind.endswith("_call"))
