@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.domain.message import freeze
 from holdfast.domain.repair import StoredMessage
 from holdfast.formats import registry
-from holdfast.testing.chat import Payload, call_deltas, chat_chunks
+from holdfast.testing.completions import Payload, call_deltas, completions_chunks
 
 Payloads = st.SearchStrategy[Payload]
 StreamedCall = tuple[str, str, list[str]]
@@ -245,7 +245,7 @@ def _completions_stream(
     deltas += [{"content": text} for text in texts]
     for index, call in enumerate(calls):
         deltas += call_deltas(index, *call)
-    return chat_chunks(deltas, "tool_calls" if calls else "stop", model="m")
+    return completions_chunks(deltas, "tool_calls" if calls else "stop", model="m")
 
 
 def _anthropic_blocks(

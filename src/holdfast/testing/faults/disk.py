@@ -4,10 +4,9 @@ clean.
     for faults in fail_each(life, trouble="full"):
         print(faults.struck)
 
-A `Faults` stands between SQLite and the disk for the time of a `with` block, as the process's
-default VFS, so the product needs no hook: whatever is opened within the block goes through it. It
-counts the operations of the verbs it was asked to count and fails one of them, so many `times` in a
-row, or from there on until `heal` (`LASTING`).
+A `Faults` stands between SQLite and the disk for the time of a `with` block (`seam`). It counts the
+operations of the verbs it was asked to count and fails one of them, so many `times` in a row, or
+from there on until `heal` (`LASTING`).
 
     writing     open  write  truncate  sync  delete
     reading     read  size  access
@@ -27,11 +26,11 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import apsw
+
+from holdfast.testing.faults.seam import Seam, SeamVfs, path_of
 
 Trouble = Literal["full", "io"]
 
@@ -62,7 +61,7 @@ class Struck(NamedTuple):
     path: str
 
 
-class Faults:
+class Faults(Seam):
     """The seam. `at` is the number of the operation to fail; 0 fails none and only counts. Only
     operations of these `verbs` are counted, on the files that `only` says, and no write that is
     shorter than `least_bytes`.
@@ -78,8 +77,12 @@ class Faults:
         only: Callable[[str], bool] | None = None,
         least_bytes: int = 0,
     ) -> None:
-        self._at, self._trouble, self._times = at, trouble, times
-        self._verbs, self._only, self._least_bytes = verbs, only, least_bytes
+        self._at = at
+        self._trouble = trouble
+        self._times = times
+        self._verbs = verbs
+        self._only = only
+        self._least_bytes = least_bytes
         self._lock = threading.Lock()
         self.count = 0
         self.struck: list[Struck] = []
@@ -92,44 +95,36 @@ class Faults:
         """The cause is gone: nothing fails any more."""
         self._at = 0
 
-    def __enter__(self) -> "Faults":
-        self._usual = apsw.vfs_names()[0]
-        vfs = _vfs(self._usual)
-        vfs.faults = self
-        apsw.set_default_vfs(vfs.name)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.heal()
-        apsw.set_default_vfs(self._usual)
+        super().__exit__()
 
     def check(self, verb: str, path: str, size: int = sys.maxsize) -> Exception | None:
         """Counts an operation; the error that it is to fail with, or None."""
-        if (
-            verb not in self._verbs
-            or size < self._least_bytes
-            or (self._only is not None and not self._only(path))
-        ):
+        if verb not in self._verbs or size < self._least_bytes:
             return None
+        if self._only is not None and not self._only(path):
+            return None
+        # Several connections count at once, and each operation has one number.
         with self._lock:
             self.count += 1
-            number, at = self.count, self._at
+            number = self.count
+            at = self._at
             if not at or not at <= number < at + self._times:
                 return None
             self.struck.append(Struck(number, verb, path))
-        code = (
-            apsw.SQLITE_FULL
-            if self._trouble == "full" and verb == "write"
-            else _CODES[verb]
-        )
+        code = _CODES[verb]
+        if self._trouble == "full" and verb == "write":
+            code = apsw.SQLITE_FULL
         error = apsw.exception_for(code)
         error.args = (f"{self._trouble} trouble was asked for",)
         return error
+
+    def meet(self, verb: str, path: str) -> None:
+        """Counts an operation, and fails it if it is to fail."""
+        error = self.check(verb, path)
+        if error is not None:
+            raise error
 
 
 class _Quiet:
@@ -143,14 +138,13 @@ class _Quiet:
 
 class _FailingFile(_Quiet, apsw.VFSFile):
     def __init__(self, base: str, name: Any, flags: list[int], faults: Faults) -> None:
-        self._faults, self._path = faults, _path(name)
+        self._faults = faults
+        self._path = path_of(name)
         self._meet("open")
         super().__init__(base, name, flags)
 
     def _meet(self, verb: str) -> None:
-        error = self._faults.check(verb, self._path)
-        if error is not None:
-            raise error
+        self._faults.meet(verb, self._path)
 
     def xRead(self, amount: int, offset: int) -> bytes:
         self._meet("read")
@@ -180,39 +174,20 @@ class _FailingFile(_Quiet, apsw.VFSFile):
         super().xLock(level)
 
 
-class _FailingVfs(_Quiet, apsw.VFS):
-    faults: Faults
-
-    def __init__(self, base: str) -> None:
-        self._base, self.name = base, f"holdfast-faults on {base}"
-        super().__init__(self.name, base)
-
+class _FailingVfs(_Quiet, SeamVfs):
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        return _FailingFile(self._base, name, flags, self.faults)
+        return _FailingFile(self.base, name, flags, self.seam)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
-        error = self.faults.check("delete", filename)
-        if error is not None:
-            raise error
+        self.seam.meet("delete", filename)
         super().xDelete(filename, False)
 
     def xAccess(self, pathname: str, flags: int) -> bool:
-        error = self.faults.check("access", pathname)
-        if error is not None:
-            raise error
+        self.seam.meet("access", pathname)
         return super().xAccess(pathname, flags)
 
 
-@cache
-def _vfs(base: str) -> _FailingVfs:
-    """One for the whole process: a connection may outlive its block, and SQLite would call what is
-    no longer there.
-    """
-    return _FailingVfs(base)
-
-
-def _path(name: Any) -> str:
-    return name.filename() if isinstance(name, apsw.URIFilename) else str(name or "")
+Faults.vfs = _FailingVfs
 
 
 def fail_each(

@@ -22,7 +22,6 @@ Workers are forked from one process that has imported everything and opened noth
 a few milliseconds; `where` is any place a store can be opened at.
 """
 
-import hashlib
 import json
 import os
 import signal
@@ -30,7 +29,7 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -39,14 +38,14 @@ import msgspec
 from holdfast.domain.entry import note_of
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store, open_store
-from holdfast.testing.oracle import FORMATS, Acknowledged, judge
+from holdfast.testing.completions import Payload, call_deltas, completions_chunks
+from holdfast.testing.dice import Dice
+from holdfast.testing.oracle import FORMATS, Acknowledged, Act, judge
 
 KEY = "worker"
 
 CHAPTER = 20
 """After so many kills the loop goes on under a new tenant, so that judging stays quick."""
-
-Act = list[Any]
 
 
 class KillReport(msgspec.Struct):
@@ -62,7 +61,7 @@ class KillReport(msgspec.Struct):
     struck: Counter[str] = msgspec.field(default_factory=Counter)
     broken: list[str] = []
 
-    def count(self, acts: list[Act]) -> None:
+    def count(self, acts: Sequence[Act]) -> None:
         """One more kill, after these acts."""
         names = Counter(name for name, *_ in acts)
         self.kills += 1
@@ -71,6 +70,10 @@ class KillReport(msgspec.Struct):
         self.calls += names["called"]
         self.struck[acts[-1][0] if acts else "born"] += 1
 
+    def cite(self, when: str, sentences: Iterable[str]) -> None:
+        """What did not hold then."""
+        self.broken += [f"{when}: {sentence}" for sentence in sentences]
+
 
 def kill_loop(
     where: str | os.PathLike[str], *, kills: int, seed: int = 0, acts_max: int = 60
@@ -78,43 +81,33 @@ def kill_loop(
     """Starts a worker, kills it after up to `acts_max` reported acts, judges the store; so many
     times.
     """
-    report, place = KillReport(), os.fspath(where)
+    report = KillReport()
+    place = os.fspath(where)
     with Nursery(place) as nursery:
         for first in range(0, kills, CHAPTER):
-            tenant, ledger = f"kill:{seed}:{first}", Acknowledged()
+            tenant = f"kill:{seed}:{first}"
+            acknowledged = Acknowledged()
             with open_store(place, tenant=tenant) as store:
                 for number in range(first, min(first + CHAPTER, kills)):
-                    acts = nursery.run(
-                        tenant, f"{seed}-{number}", _roll(seed, number) % (acts_max + 1)
-                    )
-                    ledger.hear(acts)
+                    dies_after = Dice(seed, number).below(acts_max + 1)
+                    acts = nursery.run(tenant, f"{seed}-{number}", dies_after)
+                    acknowledged.hear(acts)
                     report.count(acts)
-                    # every second time the next worker finds the dead turn, not this handle
+                    # Every second time the next worker finds the dead turn, not this handle.
                     if number % 2:
-                        report.broken += _cited(
-                            f"after kill {number}", judge_chapter(store, ledger)
-                        )
-                last = [*judge_chapter(store, ledger), *_differs(place, store)]
-                report.broken += _cited(f"at the end of {tenant}", last)
+                        found = judge_chapter(store, acknowledged)
+                        report.cite(f"after kill {number}", found)
+                last = f"at the end of {tenant}"
+                report.cite(last, judge_chapter(store, acknowledged))
+                report.cite(last, _differs(place, store))
                 report.ends += _ends(store.session(KEY))
     return report
 
 
-def judge_chapter(store: Store, ledger: Acknowledged) -> list[str]:
+def judge_chapter(store: Store, acknowledged: Acknowledged) -> list[str]:
     """A sentence for everything that does not hold after a kill, when no worker is alive."""
     session = store.session(KEY)
-    return [*judge(store, ledger), *_unsettled(session), *_doubled(session)]
-
-
-def _cited(when: str, sentences: Iterable[str]) -> list[str]:
-    return [f"{when}: {sentence}" for sentence in sentences]
-
-
-def _roll(seed: int, number: int) -> int:
-    """Chance from a seed, the same on every machine."""
-    return int.from_bytes(
-        hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=8).digest(), "big"
-    )
+    return [*judge(store, acknowledged), *_unsettled(session), *_doubled(session)]
 
 
 class Nursery:
@@ -128,27 +121,22 @@ class Nursery:
         self._place, self._life = place, life
 
     def __enter__(self) -> "Nursery":
+        script = "from holdfast.testing.faults.kill_loop import nurse; nurse()"
+        command = [sys.executable, "-c", script, self._place, self._life]
+        path = os.pathsep.join(path for path in sys.path if path)
+        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from holdfast.testing.faults.kill_loop import nurse; nurse()",
-                self._place,
-                self._life,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            },
+            command, stdin=pipe, stdout=pipe, env={**os.environ, "PYTHONPATH": path}
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._orders = self._process.stdin
+        self._reports = self._process.stdout
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
+        self._orders.close()
+        self._reports.close()
         self._process.kill()
         self._process.wait()
 
@@ -156,32 +144,27 @@ class Nursery:
         """A worker's acts up to its death: it is killed when so many were read, whatever it does by
         then.
         """
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([key, name]).encode() + b"\n")
-        self._process.stdin.flush()
+        self._orders.write(json.dumps([key, name]).encode() + b"\n")
+        self._orders.flush()
         acts: list[Act] = []
         pid = 0
-        for kind, *rest in self._lines():
-            if kind == "buried":
-                if rest[0] != -signal.SIGKILL:
+        while line := self._reports.readline():
+            act = json.loads(line)
+            if act[0] == "buried":
+                if act[1] != -signal.SIGKILL:
                     raise RuntimeError(
-                        f"a worker ended by itself, with {rest[0]}; its error output says why"
+                        f"a worker ended by itself, with {act[1]}; its error output says why"
                     )
                 return acts
-            if kind == "born":
-                pid = rest[0]
+            if act[0] == "born":
+                pid = act[1]
             else:
-                acts.append([kind, *rest])
+                acts.append(act)
             if len(acts) == acts_max:
                 os.kill(pid, signal.SIGKILL)
         raise RuntimeError(
             "the process that starts workers has ended; its error output says why"
         )
-
-    def _lines(self) -> Iterator[Act]:
-        assert self._process.stdout is not None
-        while line := self._process.stdout.readline():
-            yield json.loads(line)
 
 
 def nurse() -> None:
@@ -191,9 +174,8 @@ def nurse() -> None:
     module, _, function = sys.argv[2].rpartition(".")
     life = getattr(import_module(module), function)
     if sys.argv[1].startswith("postgres"):
-        import_module(
-            "holdfast.engine.postgres.engine"
-        )  # here, and not in every worker
+        # Here, and not in every worker.
+        import_module("holdfast.engine.postgres.engine")
     for line in sys.stdin.buffer:
         key, name = json.loads(line)
         pid = os.fork()
@@ -244,34 +226,16 @@ def _one_turn(store: Store, name: str) -> None:
     write_act("ended", turn.id, "completed")
 
 
-def _answer(name: str) -> Iterator[dict[str, Any]]:
+def _answer(name: str) -> Iterator[Payload]:
     """A chat stream: words, then two parallel calls whose ids every response uses again, then its
     end.
     """
-    deltas: list[dict[str, Any]] = [{"role": "assistant"}]
+    deltas: list[Payload] = [{"role": "assistant"}]
     deltas += [{"content": f"<{name} a{number}>"} for number in range(6)]
     for index in range(2):
-        function = {"name": "look", "arguments": ""}
-        deltas.append(
-            {
-                "tool_calls": [
-                    {"index": index, "id": f"call_{index}", "function": function}
-                ]
-            }
-        )
-        for piece in ('{"at": ', f'"{name}"', "}"):
-            deltas.append(
-                {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-            )
-    for delta in deltas:
-        yield {
-            "id": "c",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
-        }
-    yield {
-        "id": "c",
-        "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}],
-    }
+        pieces = ('{"at": ', f'"{name}"', "}")
+        deltas += call_deltas(index, f"call_{index}", "look", pieces)
+    return completions_chunks(deltas, "tool_calls", id="c")
 
 
 def _unsettled(session: Session) -> Iterator[str]:
@@ -294,11 +258,11 @@ def _doubled(session: Session) -> Iterator[str]:
 
 def _ends(session: Session) -> Counter[str]:
     """How many turns ended in which way."""
-    return Counter(
-        note_of("end", entry.note).end
-        for entry in session.entries()
-        if entry.kind == "end"
-    )
+    ends: Counter[str] = Counter()
+    for entry in session.entries():
+        if entry.kind == "end":
+            ends[note_of("end", entry.note).end] += 1
+    return ends
 
 
 def _differs(place: str, store: Store) -> Iterator[str]:

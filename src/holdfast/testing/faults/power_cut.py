@@ -6,10 +6,10 @@
         cut.lay(folder)                 # the files as they are found afterwards; open a store there
         life.told[: cut.told]           # what callers had been told by then
 
-A `Tape` stands between SQLite and the disk for the time of a `with` block, as the process's default
-VFS. It passes everything on and writes down, in order, what was done to which file. Nothing is cut
-while it runs: the cuts are computed from the tape afterwards, one before and one after every sync
-point, each in several ways:
+A `Tape` stands between SQLite and the disk for the time of a `with` block (`seam`). It passes
+everything on and writes down, in order, what was done to which file. Nothing is cut while it runs:
+the cuts are computed from the tape afterwards, one before and one after every sync point, each in
+several ways:
 
     dropped    nothing that was not synced is left: neither writes nor lengths nor names
     torn       of what was not synced, chance keeps some sectors of 512 bytes, in any order, and not others; a file may
@@ -23,20 +23,20 @@ SQLite's are not on the tape: the store has one, the fair lock, and nothing depe
 it.
 """
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import apsw
 
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
+from holdfast.testing.dice import Dice
+from holdfast.testing.faults.seam import Seam, SeamVfs, path_of
 
 SECTOR = 512
 How = Literal["dropped", "torn", "kept"]
+When = Literal["before", "after"]
 WAYS: tuple[How, ...] = ("dropped", "torn")
 
 _JOURNALS = (
@@ -67,7 +67,7 @@ class Cut(NamedTuple):
     """
 
     number: int
-    when: Literal["before", "after"]
+    when: When
     how: How
     told: int
     files: dict[str, bytes]
@@ -81,13 +81,13 @@ class Cut(NamedTuple):
                 file.write(content)
 
     def __str__(self) -> str:
-        sizes = {
-            os.path.basename(path): len(content) for path, content in self.files.items()
-        }
+        sizes = {}
+        for path, content in self.files.items():
+            sizes[os.path.basename(path)] = len(content)
         return f"power cut {self.when} event {self.number}, {self.how}, {self.told} told: {sizes}"
 
 
-class Tape:
+class Tape(Seam):
     """What SQLite does to its files. `moment` is asked with every event how much callers have been
     told; `only` says which files are on the tape.
     """
@@ -98,25 +98,11 @@ class Tape:
         moment: Callable[[], int] = lambda: 0,
         only: Callable[[str], bool] | None = None,
     ) -> None:
-        self._moment, self.only = moment, only or (lambda path: True)
+        self._moment = moment
+        self.only = only or (lambda path: True)
         self._lock = threading.Lock()
         self._files: dict[str, int] = {}
         self.events: list[DiskEvent] = []
-
-    def __enter__(self) -> "Tape":
-        self._usual = apsw.vfs_names()[0]
-        vfs = _vfs(self._usual)
-        vfs.tape = self
-        apsw.set_default_vfs(vfs.name)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        apsw.set_default_vfs(self._usual)
 
     def meet(self, path: str, content: bytes) -> None:
         """A file was opened. One that is new to the tape is new on the disk, too, unless there is
@@ -144,31 +130,18 @@ class Tape:
         """Every cut: before and after each sync point; with `every_telling` also each time callers
         have been told something.
         """
-        disk, told = Disk(), 0
+        disk = Disk()
+        told = 0
         for event in self.events:
             disk.find(event)
         for number, event in enumerate(self.events):
             is_sync = event.verb == "sync" or event.folder
             if is_sync or (every_telling and event.told > told):
-                for how in ways:
-                    yield Cut(
-                        number,
-                        "before",
-                        how,
-                        event.told,
-                        disk.left(how, f"{seed}/{number}/before"),
-                    )
+                yield from disk.cuts(number, "before", event.told, ways, seed)
             told = event.told
             disk.take(event)
             if is_sync:
-                for how in ways:
-                    yield Cut(
-                        number,
-                        "after",
-                        how,
-                        event.told,
-                        disk.left(how, f"{seed}/{number}/after"),
-                    )
+                yield from disk.cuts(number, "after", event.told, ways, seed)
 
 
 class Disk:
@@ -203,16 +176,27 @@ class Disk:
             self._names = self._named(len(self._renaming))
             self._renaming = []
 
+    def cuts(
+        self, number: int, when: When, told: int, ways: Sequence[How], seed: int
+    ) -> Iterator[Cut]:
+        """A cut now, before or after this event, in each of these ways."""
+        for how in ways:
+            files = self.left(how, f"{seed}/{number}/{when}")
+            yield Cut(number, when, how, told, files)
+
     def left(self, how: How, seed: str) -> dict[str, bytes]:
         """The files that are found after a cut now."""
-        chance = _Chance(seed)
-        count = {"dropped": 0, "kept": len(self._renaming)}.get(
-            how, chance.below(len(self._renaming) + 1)
-        )
-        return {
-            path: self._found(file, how, chance)
-            for path, file in self._named(count).items()
-        }
+        dice = Dice(seed)
+        # Of changes to names a first part has come through: they keep their order.
+        count = dice.below(len(self._renaming) + 1)
+        if how == "dropped":
+            count = 0
+        elif how == "kept":
+            count = len(self._renaming)
+        files = {}
+        for path, file in self._named(count).items():
+            files[path] = self._found(file, how, dice)
+        return files
 
     def _named(self, count: int) -> dict[str, int]:
         """The names when the first `count` changes to them have come through: a folder's changes
@@ -226,7 +210,7 @@ class Disk:
                 names.pop(event.path, None)
         return names
 
-    def _found(self, file: int, how: How, chance: "_Chance") -> bytes:
+    def _found(self, file: int, how: How, dice: Dice) -> bytes:
         content = bytearray(self._contents.get(file, b""))
         whole = bytearray(content)
         for event in self._waiting.get(file, ()):
@@ -234,8 +218,9 @@ class Disk:
             if how == "kept":
                 _apply(content, event)
             elif how == "torn":
-                _apply_torn(content, event, chance)
-        if how == "torn" and len(content) < len(whole) and chance.below(2):
+                _apply_torn(content, event, dice)
+        # A file may have its new length before it has what is to be there.
+        if how == "torn" and len(content) < len(whole) and dice.below(2):
             content.extend(bytes(len(whole) - len(content)))
         return bytes(content)
 
@@ -249,33 +234,18 @@ def _apply(content: bytearray, event: DiskEvent) -> None:
     content[event.offset : event.offset + len(event.data)] = event.data
 
 
-def _apply_torn(content: bytearray, event: DiskEvent, chance: "_Chance") -> None:
+def _apply_torn(content: bytearray, event: DiskEvent, dice: Dice) -> None:
     if event.verb == "truncate":
-        if chance.below(2):
+        if dice.below(2):
             _apply(content, event)
         return
     end = event.offset + len(event.data)
     for start in range(event.offset - event.offset % SECTOR, end, SECTOR):
-        if chance.below(2):
-            first, last = max(start, event.offset), min(start + SECTOR, end)
+        if dice.below(2):
+            first = max(start, event.offset)
+            last = min(start + SECTOR, end)
             piece = event.data[first - event.offset : last - event.offset]
             _apply(content, event._replace(offset=first, data=piece))
-
-
-class _Chance:
-    """Chance from a seed, the same on every machine."""
-
-    def __init__(self, seed: str) -> None:
-        self._seed, self._bytes, self._round = seed, b"", 0
-
-    def below(self, limit: int) -> int:
-        if len(self._bytes) < 2:
-            self._bytes = hashlib.blake2b(
-                f"{self._seed}/{self._round}".encode()
-            ).digest()
-            self._round += 1
-        number, self._bytes = int.from_bytes(self._bytes[:2], "big"), self._bytes[2:]
-        return number % limit
 
 
 class _RecordedFile(apsw.VFSFile):
@@ -283,10 +253,10 @@ class _RecordedFile(apsw.VFSFile):
         self, base: str, name: Any, flags: list[int], tape: Tape, path: str
     ) -> None:
         super().__init__(base, name, flags)
-        self._tape, self._path = tape, path
-        self._syncs_folder = bool(
-            flags[0] & _JOURNALS and flags[0] & apsw.SQLITE_OPEN_CREATE
-        )
+        self._tape = tape
+        self._path = path
+        may_be_new = flags[0] & apsw.SQLITE_OPEN_CREATE
+        self._syncs_folder = bool(flags[0] & _JOURNALS and may_be_new)
         size = super().xFileSize()
         tape.meet(path, super().xRead(size, 0) if size else b"")
 
@@ -304,28 +274,18 @@ class _RecordedFile(apsw.VFSFile):
         self._syncs_folder = False
 
 
-class _RecordingVfs(apsw.VFS):
-    tape: Tape
-
-    def __init__(self, base: str) -> None:
-        self._base, self.name = base, f"holdfast-tape on {base}"
-        super().__init__(self.name, base)
-
+class _RecordingVfs(SeamVfs):
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        path = name.filename() if isinstance(name, apsw.URIFilename) else name
-        if path is None or not self.tape.only(path):
-            return apsw.VFSFile(self._base, name, flags)
-        return _RecordedFile(self._base, name, flags, self.tape, path)
+        path = path_of(name)
+        # SQLite's own temporary files have no name, and nothing of them outlives a process.
+        if not path or not self.seam.only(path):
+            return apsw.VFSFile(self.base, name, flags)
+        return _RecordedFile(self.base, name, flags, self.seam, path)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         super().xDelete(filename, False)
-        if self.tape.only(filename):
-            self.tape.note("delete", filename, folder=syncdir)
+        if self.seam.only(filename):
+            self.seam.note("delete", filename, folder=syncdir)
 
 
-@cache
-def _vfs(base: str) -> _RecordingVfs:
-    """One for the whole process: a connection may outlive its block, and SQLite would call what is
-    no longer there.
-    """
-    return _RecordingVfs(base)
+Tape.vfs = _RecordingVfs

@@ -3,9 +3,9 @@ store.
 
     assert judge(store) == []                      # every invariant holds
 
-    ledger = Acknowledged()
-    ledger.said(session.id, session.append("Hello."), "Hello.")
-    assert judge(store, ledger) == []              # and all that was acknowledged is there
+    acknowledged = Acknowledged()
+    acknowledged.said(session.id, session.append("Hello."), "Hello.")
+    assert judge(store, acknowledged) == []              # and all that was acknowledged is there
 
 It knows two things. `invariants` are what must hold of any store, whatever was done to it, with
 turns running or not. A `Acknowledged` has what callers of this store were answered: all of it must
@@ -30,12 +30,12 @@ __all__ = ["FORMATS", "Act", "Acknowledged", "judge"]
 
 def judge(
     store: Store,
-    ledger: Acknowledged | None = None,
+    acknowledged: Acknowledged | None = None,
     *,
     formats: Sequence[str] = FORMATS,
 ) -> list[str]:
-    """A sentence for every invariant that does not hold in this store, and for everything in the
-    ledger that is not so; empty when all is well. Contexts are looked at in these formats.
+    """A sentence for every invariant that does not hold in this store, and for everything
+    acknowledged that is not so; empty when all is well. Contexts are looked at in these formats.
     """
     engine = store._work.engine
     found: list[str] = []
@@ -50,11 +50,10 @@ def judge(
             found += _held(f"session {look.session.id[:8]}", law, look)
     for rule in OF_A_STORE:
         found += _held("the store", rule, engine, store.tenant, looks)
-    if ledger is not None:
-        owed = {
-            debt.id.hex() for debt in engine.outbox(store.tenant, limit=SESSIONS_MAX)
-        }
-        found += _held("acknowledged", ledger.contradictions, looks, owed)
+    if acknowledged is not None:
+        outbox = engine.outbox(store.tenant, limit=SESSIONS_MAX)
+        owed = {debt.id.hex() for debt in outbox}
+        found += _held("acknowledged", acknowledged.contradictions, looks, owed)
     return found
 
 

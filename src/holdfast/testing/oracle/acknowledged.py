@@ -1,4 +1,4 @@
-"""A ledger of what callers of a store were answered, and what of it is not so in the store.
+"""What callers of a store were answered, and what of it is not so in the store.
 
 It knows nothing of how a store works. A fact is entered after the call has returned, in the order
 of the answers. A turn goes by its public id.
@@ -32,7 +32,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.entry import note_of
+from holdfast.runtime.live.message import Message
 from holdfast.testing.oracle.look import Look
 
 Act = Sequence[Any]
@@ -84,17 +85,15 @@ class Acknowledged:
 
     def of(self, session: str) -> SessionFacts:
         """What is known of this session. What is entered of an erased one goes nowhere."""
-        return (
-            self._of.setdefault(session, SessionFacts())
-            if session not in self._gone
-            else SessionFacts()
-        )
+        if session in self._gone:
+            return SessionFacts()
+        return self._of.setdefault(session, SessionFacts())
 
     def _of_turn(self, turn: str) -> tuple[SessionFacts, int]:
         session, _, number = turn.rpartition(":")
         return self.of(session), int(number)
 
-    # SessionFacts, as they are acknowledged.
+    # Facts, as they are acknowledged.
 
     def said(
         self,
@@ -108,9 +107,8 @@ class Acknowledged:
         if session is not None:
             self.of(session).said.append((id, text, ordered))
         else:
-            assert text is not None, (
-                "a message that may be anywhere is known by its text"
-            )
+            # A message that may be anywhere is known by its text.
+            assert text is not None
             self._anywhere.append(text)
 
     def shown(self, turn: str, id: str | None, text: str) -> None:
@@ -154,7 +152,8 @@ class Acknowledged:
             message, name, value = fact
             self.of(session).labels.setdefault((message, name), [None]).append(value)
         else:
-            self.of(session).prompts = [*(self.of(session).prompts or [""]), fact[0]]
+            known = self.of(session)
+            known.prompts = [*(known.prompts or [""]), *fact]
 
     def labelled(self, session: str, message: str, name: str, value: Any) -> None:
         self.count += 1
@@ -216,9 +215,9 @@ class Acknowledged:
                 for sentence in law(by_id[id], known):
                     yield f"session {id[:8]}: {sentence}"
         for id in sorted(self._gone):
-            audits = _entries(by_id[id].own, "erased") if id in by_id else []
-            if len(audits) != 1:
-                yield f"session {id[:8]} was erased, and {len(audits)} entries say so (I-21)"
+            audits = len(by_id[id].of_kind("erased")) if id in by_id else 0
+            if audits != 1:
+                yield f"session {id[:8]} was erased, and {audits} entries say so (I-21)"
         yield from self._torn_events
         yield from self._words_anywhere(looks)
         yield from self._replies(owed)
@@ -226,7 +225,9 @@ class Acknowledged:
     def _words_anywhere(self, looks: Iterable[Look]) -> Iterator[str]:
         # A message that a reset carried on is in two transcripts, and is one message: it keeps its
         # id.
-        single = {message.id: message for look in looks for message in look.messages}
+        single: dict[str, Message] = {}
+        for look in looks:
+            single |= look.by_id
         texts = Counter(message.text for message in single.values())
         for text in self._anywhere:
             if texts[text] != 1:
@@ -237,57 +238,61 @@ class Acknowledged:
 
     def _replies(self, owed: Collection[str]) -> Iterator[str]:
         for id, session in self._owed.items():
+            reply = f"session {session[:8]}: reply {id}"
             if id in self._paid and id in owed:
-                yield f"session {session[:8]}: reply {id} was sent and is owed again (I-23)"
-            if id not in owed and id not in self._paid and id not in self._may_be_paid:
-                yield (
-                    f"session {session[:8]}: reply {id} is owed to nobody any more, and was not "
-                    "sent (I-23)"
-                )
+                yield f"{reply} was sent and is owed again (I-23)"
+            if id not in {*owed, *self._paid, *self._may_be_paid}:
+                yield f"{reply} is owed to nobody any more, and was not sent (I-23)"
 
 
 def _words(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-2, I-3, I-4: there, once, with its words, in the order of the acknowledgements."""
-    by_id = {message.id: message for message in look.messages}
-    texts = Counter(message.text for message in look.messages)
-    of_text = {message.text: message for message in look.messages}
     last = 0
-    blank = (
-        sum(message.state == "erased" for message in look.messages)
-        if known.blanked
-        else 0
-    )
+    blank = _blanks(look) if known.blanked else 0
     for id, text, ordered in known.said:
-        found = by_id.get(id) if id is not None else of_text.get(text or "")
+        name = text or id
+        found = look.by_id.get(id) if id is not None else look.by_text.get(str(text))
         if blank and (found is None or found.state == "erased"):
             blank -= 1
         elif found is None:
-            yield f"{text or id!r} was acknowledged and is not there (I-3)"
-        elif text is not None and (found.text != text or texts[text] != 1):
-            yield f"{text!r} is there {texts[text]} times, as {found.text!r} (I-2)"
+            yield f"{name!r} was acknowledged and is not there (I-3)"
+        elif text is not None and (found.text != text or look.texts[text] != 1):
+            yield f"{text!r} is there {look.texts[text]} times, as {found.text!r} (I-2)"
         elif ordered and found.seq < last:
             yield (
-                f"{text or id!r} stands at {found.seq}, before what was acknowledged before it "
+                f"{name!r} stands at {found.seq}, before what was acknowledged before it "
                 "(I-1)"
             )
         elif ordered:
             last = found.seq
 
 
+def _blanks(look: Look) -> int:
+    """How many messages may be gone: those that were carried on go with the session that answered
+    them.
+    """
+    return [message.state for message in look.messages].count("erased")
+
+
 def _streams(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-5: what was handed on is the beginning of what is stored, once its turn is over."""
-    by_id = {message.id: message.text for message in look.messages}
     by_turn: dict[str | None, str] = {}
     for message in look.messages:
         if message.role == "assistant":
             by_turn[message.turn] = by_turn.get(message.turn, "") + message.text
     for (number, id), text in known.shown.items():
         turn = f"{look.session.id}:{number}"
-        stored = by_turn.get(turn, "") if id is None else by_id.get(id)
-        if stored is None:
-            if look.info.running != turn:
-                yield f"{text[-40:]!r} was handed on in turn {number} and is not there (I-5)"
-        elif not stored.startswith(text):
+        if id is None:
+            stored = by_turn.get(turn, "")
+        elif id in look.by_id:
+            stored = look.by_id[id].text
+        elif look.info.running == turn:
+            # It is still being spoken, and has no entry yet.
+            continue
+        else:
+            yield f"{text[-40:]!r} was handed on in turn {number} and is not there (I-5)"
+            continue
+        if not stored.startswith(text):
             yield f"{text[-40:]!r} was handed on, and {stored[-40:]!r} is stored (I-5)"
 
 
@@ -295,12 +300,9 @@ def _turns(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-4, I-6, I-8: turns that began are there and have one end, the acknowledged one; an end
     stays.
     """
-    ends: dict[int, list[str]] = {}
-    for entry in look.own:  # a fork may part from a turn before its end
-        if entry.kind == "turn":
-            ends.setdefault(entry.turn or 0, [])
-        elif entry.kind == "end":
-            ends.setdefault(entry.turn or 0, []).append(note_of("end", entry.note).end)
+    ends = {}
+    for turn, entries in look.ends().items():
+        ends[turn] = [note_of("end", entry.note).end for entry in entries]
     for turn in known.began:
         if turn not in ends:
             yield f"turn {turn} was started and is not there (I-4)"
@@ -318,16 +320,16 @@ def _turns(look: Look, known: SessionFacts) -> Iterator[str]:
 def _calls(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-10, I-22: calls are there, and so are their results."""
     calls = {(call.turn, call.call_id): call for call in look.session.calls()}
-    by_id = {message.id: message for message in look.messages}
     for turn, call_id in known.calls:
         if (turn, call_id) not in calls:
             yield f"call {call_id} of turn {turn} is gone (I-22)"
     for turn, call_id, words in known.answered:
         call = calls.get((turn, call_id))
-        outcome = by_id.get(call.outcome or "") if call is not None else None
         if call is None or call.state != "done":
             yield f"call {call_id} of turn {turn} was answered and has no result (I-10)"
-        elif words and (outcome is None or words not in str(outcome.payload)):
+            continue
+        outcome = look.by_id.get(call.outcome or "")
+        if words and (outcome is None or words not in str(outcome.payload)):
             yield f"result {words!r} is not with call {call_id} of turn {turn} (I-10)"
 
 
@@ -338,21 +340,20 @@ def _notes(look: Look, known: SessionFacts) -> Iterator[str]:
         if kinds.get(seq) != kind:
             yield f"its entry {seq} was a {kind} and is a {kinds.get(seq)} (I-1)"
     for kind, words, once in known.wrote:
-        times = len(_entries(look.entries, kind, words))
+        times = _entries_with(look, kind, words)
         if times == 0 or (once and times > 1):
             yield f"{times} entries are a {kind} with {words!r} (I-3)"
 
 
 def _marks(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-13: the last label of each name holds, and so do the last instructions."""
-    labels = {
-        message.id: message.labels
-        for message in look.messages
-        if message.state != "erased"
-    }
     for (id, name), allowed in known.labels.items():
-        if id in labels and labels[id].get(name) not in allowed:
-            yield f"label {name} of {id} is {labels[id].get(name)!r}, not {allowed} (I-13)"
+        message = look.by_id.get(id)
+        if message is None or message.state == "erased":
+            continue
+        label = message.labels.get(name)
+        if label not in allowed:
+            yield f"label {name} of {id} is {label!r}, not {allowed} (I-13)"
     instructions = look.session.instructions() or ""
     if known.prompts and instructions not in known.prompts:
         yield f"the instructions are {instructions!r}, not {known.prompts} (I-13)"
@@ -361,10 +362,10 @@ def _marks(look: Look, known: SessionFacts) -> Iterator[str]:
 _OF_A_SESSION = (_words, _streams, _turns, _calls, _notes, _marks)
 
 
-def _entries(entries: Iterable[Entry], kind: str, words: str = "") -> list[Entry]:
-    """The entries of this kind with these words in them."""
-    found = []
-    for entry in entries:
+def _entries_with(look: Look, kind: str, words: str) -> int:
+    """How many entries of this kind have these words in them."""
+    times = 0
+    for entry in look.entries:
         if entry.kind == kind and words.encode() in entry.note + entry.body:
-            found.append(entry)
-    return found
+            times += 1
+    return times

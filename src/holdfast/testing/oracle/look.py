@@ -2,10 +2,10 @@
 reading.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
-from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.entry import Entry
 from holdfast.domain.log.fold import Log
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.runtime.live.message import Message
@@ -23,34 +23,42 @@ class Look:
 
     def __init__(self, session: Session, formats: Sequence[str]) -> None:
         self.formats = formats
-        self.info = (
-            session.info()
-        )  # first of all: it settles a dead turn, as any reader does
+        # First of all: it settles a dead turn, as any reader does.
+        self.info = session.info()
         self.session = session
         self.session_log: SessionLog = session._log
         self.engine: Engine = self.session_log.engine
         self.entries: list[Entry] = list(session.entries())
+        origin = self.session_log.origin
+        # Its own, without those that it shares with the session it was forked from.
+        self.own = [entry for entry in self.entries if entry.seq > origin]
         self.messages: list[Message] = list(session.transcript())
         self.state: SessionState = self.session_log.state()
         self.log = Log()
         self.log.add(self.entries)
+        self.by_id = {message.id: message for message in self.messages}
+        self.by_text = {message.text: message for message in self.messages}
+        self.texts = Counter(message.text for message in self.messages)
 
-    @property
-    def own(self) -> list[Entry]:
-        """Its own entries, without those that it shares."""
-        return [entry for entry in self.entries if entry.seq > self.session_log.origin]
+    def of_kind(self, kind: str) -> list[Entry]:
+        """Its own entries of this kind."""
+        return [entry for entry in self.own if entry.kind == kind]
+
+    def ends(self) -> dict[int, list[Entry]]:
+        """The ends of each turn that began or ended here: a fork may part from a turn before its
+        end.
+        """
+        ends: dict[int, list[Entry]] = {}
+        for entry in self.own:
+            if entry.kind in ("turn", "end"):
+                of_turn = ends.setdefault(entry.turn or 0, [])
+                if entry.kind == "end":
+                    of_turn.append(entry)
+        return ends
 
     @property
     def erased(self) -> bool:
         """Whether words of it are gone, its own or those that it shares."""
-        kinds = {entry.kind for entry in self.entries}
-        return "erased" in kinds or any(
-            message.state == "erased" for message in self.messages
-        )
-
-    def notes(self, kind: str) -> Iterator[tuple[Entry, Any]]:
-        return (
-            (entry, note_of(kind, entry.note))
-            for entry in self.entries
-            if entry.kind == kind
-        )
+        kinds = [entry.kind for entry in self.entries]
+        states = [message.state for message in self.messages]
+        return "erased" in [*kinds, *states]

@@ -15,6 +15,7 @@ again.
 import contextlib
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -40,80 +41,78 @@ MOVES_MAX = 10_000
 WEIGHTS = ("bytes", "blobs")
 """What an erasure takes from a store is for its engine to say."""
 Wrap = Callable[[Engine], Engine]
+Wraps = tuple[Wrap | None, Wrap | None]
+"""What is put around the engine on disk, and around the reference."""
 
 
 class Broken(Exception):
     """Something did not hold; the sentence says what."""
 
 
-class Side:
-    """One of the two: a world, and how to open a store in it."""
-
-    def __init__(
-        self, index: int, world: DiceWorld, open: Callable[[DiceWorld], Engine]
-    ) -> None:
-        self.index, self.world, self._open = index, world, open
-
-    def store(self) -> Store:
-        """Another handle on this side's store."""
-        engine = self._open(self.world)
-        keeper = HandKeeper(self.world.tick)
-        return Store(OpenStore(engine, world=self.world, keeper=keeper, tenant=TENANT))
-
-
-class Pair(tuple[Any, Any]):
-    """The same thing on both sides."""
-
-    def of(self, side: Side) -> Any:
-        return self[side.index]
+Pair = tuple[Any, Any]
+"""The same thing on both sides: on disk, and in the reference."""
 
 
 class Answer(msgspec.Struct):
-    """What a call came to on both sides: values that say the same, or an error of the same name."""
+    """What a call came to on both sides: values that say the same, or an error of the same name.
+    `at_once` says that nothing else was done while the call was under way.
+    """
 
     values: Pair | None
     plain: Any
     error: str | None = None
+    at_once: bool = True
+
+    @property
+    def value(self) -> Any:
+        """What it came to in the reference; None after an error."""
+        return self.values[1] if self.values is not None else None
 
 
 class Differential:
     """Both sides, for the life of one world."""
 
-    def __init__(
-        self,
-        place: str,
-        seed: object,
-        *,
-        wraps: tuple[Wrap | None, Wrap | None] = (None, None),
-    ) -> None:
-        wrap_kept, wrap_told = (wrap or (lambda engine: engine) for wrap in wraps)
-        told_world = DiceWorld(seed)
-        reference = wrap_told(ReferenceEngine(told_world.tick, words_of=words_of))
-        self.kept = Side(
-            0, DiceWorld(seed), lambda world: wrap_kept(_on_disk(place, world))
-        )
-        self.told = Side(1, told_world, lambda _: reference)
-        self.sides = (self.kept, self.told)
+    def __init__(self, place: str, seed: object, wraps: Wraps) -> None:
+        self._place = place
+        self._wraps = wraps
+        self.worlds = (DiceWorld(seed), DiceWorld(seed))
+        # One for all handles: what it holds lives in memory, and goes with it.
+        self._reference = ReferenceEngine(self.worlds[1].tick, words_of=words_of)
 
     def open(self) -> Pair:
         """A new handle on each side's store."""
-        return Pair([side.store() for side in self.sides])
+        tick = self.worlds[0].tick
+        on_disk = open_engine(
+            self._place, durability="process", tick=tick, words_of=words_of
+        )
+        disk, reference = map(
+            self._handle, (on_disk, self._reference), self.worlds, self._wraps
+        )
+        return disk, reference
 
-    def move_worlds(self, move: Callable[[DiceWorld], None]) -> None:
-        for side in self.sides:
-            move(side.world)
-
-    def ask(self, work: Callable[[Side], Any]) -> Answer:
-        """Does this on both sides at once, without a break."""
-        return _agreed([_outcome(partial(work, side)) for side in self.sides])
-
-    def begin(self, plan: Callable[[Side], Plan[Any]]) -> "Flight":
-        """Begins a call on both sides."""
-        return Flight([_Run(partial(plan, side)) for side in self.sides])
+    def _handle(self, engine: Engine, world: DiceWorld, wrap: Wrap | None) -> Store:
+        if wrap is not None:
+            engine = wrap(engine)
+        keeper = HandKeeper(world.tick)
+        return Store(OpenStore(engine, world=world, keeper=keeper, tenant=TENANT))
 
 
-def _on_disk(place: str, world: DiceWorld) -> Engine:
-    return open_engine(place, durability="process", tick=world.tick, words_of=words_of)
+def ask(work: Callable[..., Any], *pairs: Pair) -> Answer:
+    """Does this on both sides at once, without a break, with what each has of these pairs."""
+    return _agreed([_outcome(partial(work, *own)) for own in zip(*pairs, strict=True)])
+
+
+def begin(plan: Callable[..., Plan[Any]], *pairs: Pair) -> "Flight":
+    """Begins a call on both sides, with what each has of these pairs."""
+    return Flight([_Run(partial(plan, *own)) for own in zip(*pairs, strict=True)])
+
+
+_MESSAGE_FIELDS = attrgetter(
+    "id", "seq", "role", "state", "turn", "late", "labels", "payload"
+)
+
+Outcome = tuple[Any, Exception | None]
+"""What a call came to on one side: a value, or an error of ours."""
 
 
 class Flight:
@@ -158,10 +157,10 @@ class Flight:
                 run.close()
 
     def _compare(self) -> None:
-        kept, told = ((run.request, run.heard) for run in self._runs)
-        if kept != told:
+        disk, reference = ((run.request, run.heard) for run in self._runs)
+        if disk != reference:
             raise Broken(
-                f"a call came to {kept} on disk and to {told} in the reference"
+                f"a call came to {disk} on disk and to {reference} in the reference"
             )
 
 
@@ -173,41 +172,40 @@ class _Run:
     def __init__(self, plan: Callable[[], Plan[Any]]) -> None:
         self.request: str = "done"
         self.heard: Any = None
-        self.outcome: tuple[Any, Exception | None] = (None, None)
-        self._reply: tuple[Any, BaseException | None] = (None, None)
+        self.outcome: Outcome = (None, None)
+        self._reply: Outcome = (None, None)
         try:
             self._plan = plan()
         except HoldfastError as error:
             self.outcome = (None, error)
         else:
-            self._advance(lambda: next(self._plan))
+            self._advance()
 
     def move(self) -> None:
-        if self.request == "done":
-            return
-        value, error = self._reply
-        if error is not None:
-            self._advance(lambda: self._plan.throw(error))
-        else:
-            self._advance(lambda: self._plan.send(value))
+        if self.request != "done":
+            self._advance()
 
-    def _advance(self, go_on: Callable[[], Any]) -> None:
+    def _advance(self) -> None:
+        """Gives the plan its reply, which is None at first, and takes its next request."""
+        value, error = self._reply
+        self.heard = None
+        self._reply = (None, None)
         try:
-            request = go_on()
+            if error is not None:
+                request = self._plan.throw(error)
+            else:
+                request = self._plan.send(value)
         except StopIteration as stop:
-            self.request, self.heard, self.outcome = "done", None, (stop.value, None)
-        except HoldfastError as error:
-            self.request, self.heard, self.outcome = (
-                "done",
-                None,
-                (None, error.with_traceback(None)),
-            )
+            self.request = "done"
+            self.outcome = (stop.value, None)
+        except HoldfastError as failed:
+            self.request = "done"
+            self.outcome = (None, failed.with_traceback(None))
         else:
             self._take(request)
 
     def _take(self, request: Any) -> None:
         """What it waits for is here before others go on: only who is told when is left open."""
-        self.heard, self._reply = None, (None, None)
         try:
             if isinstance(request, Read | Await):
                 self.request = "read"
@@ -216,8 +214,9 @@ class _Run:
                 self.request = "pause"
             else:
                 self.request = "commit"
-                landed = request.result()
-                self.heard, self._reply = _came_to(landed), (landed, None)
+                outcome = request.result()
+                self._reply = (outcome, None)
+                self.heard = _came_to(outcome)
         except HoldfastError as error:
             self._reply = (None, error)
             self.heard = type(error).__name__
@@ -230,79 +229,58 @@ class _Run:
 
 def _came_to(outcome: Written | Refused) -> Any:
     """An outcome without what an engine may choose."""
-    return (
-        (outcome.seq, outcome.turn)
-        if isinstance(outcome, Written)
-        else (outcome.why, outcome.session)
-    )
+    if isinstance(outcome, Written):
+        return outcome.seq, outcome.turn
+    return outcome.why, outcome.session
 
 
-def _outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def _outcome(work: Callable[[], Any]) -> Outcome:
     try:
         return work(), None
     except HoldfastError as error:
         return None, error.with_traceback(None)
 
 
-def _agreed(outcomes: list[tuple[Any, Exception | None]]) -> Answer:
-    (kept, kept_error), (told, told_error) = outcomes
-    one = plain(kept) if kept_error is None else plain(kept_error)
-    two = plain(told) if told_error is None else plain(told_error)
+def _agreed(outcomes: list[Outcome]) -> Answer:
+    (disk, error), (reference, other) = outcomes
+    one = plain(error or disk)
+    two = plain(other or reference)
     if one != two:
-        raise Broken(f"on disk: {_short(one)}; in the reference: {_short(two)}")
-    if kept_error is not None:
-        return Answer(None, one, type(kept_error).__name__)
-    return Answer(Pair((kept, told)), one)
+        raise Broken(f"on disk: {short(one)}; in the reference: {short(two)}")
+    if error is not None:
+        return Answer(None, one, type(error).__name__)
+    return Answer((disk, reference), one)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """What it is, as far as a report has room for it."""
     text = repr(value)
-    return text if len(text) < 600 else f"{text[:600]}…"
+    return text if len(text) < 800 else f"{text[:800]}…"
 
 
 def plain(value: Any) -> Any:
     """A value as something that can be compared and told: names and words, no handles."""
     match value:
         case HoldfastError():
-            return [
-                type(value).__name__,
-                {name: plain(field) for name, field in value.fields.items()},
-            ]
+            return [type(value).__name__, plain(value.fields)]
         case SessionLog():
             return ["session", value.id, value.key, value.epoch]
         case RunningTurn():
             return ["turn", value.id]
         case OwedWork():
-            return [
-                "owed",
-                value.debt.id,
-                value.debt.turn,
-                value.debt.reply_to,
-                value.debt.at,
-                value.text,
-            ]
+            debt = value.debt
+            return ["owed", debt.id, debt.turn, debt.reply_to, debt.at, value.text]
         case Message():
-            told = [
-                value.id,
-                value.seq,
-                value.role,
-                value.state,
-                value.turn,
-                value.late,
-                value.labels,
-                value.payload,
-            ]
-            return ["message", *told]
+            return ["message", *_MESSAGE_FIELDS(value)]
         case Context():
             return ["context", list(value), value.head, value.instructions]
         case Page():
             return ["page", plain(value.items), value.next]
         case msgspec.Struct():
-            fields = [name for name in value.__struct_fields__ if name not in WEIGHTS]
-            return [
-                type(value).__name__,
-                {name: plain(getattr(value, name)) for name in fields},
-            ]
+            fields = msgspec.structs.asdict(value)
+            for name in WEIGHTS:
+                fields.pop(name, None)
+            return [type(value).__name__, plain(fields)]
         case dict():
             return {key: plain(item) for key, item in value.items()}
         case list() | tuple():

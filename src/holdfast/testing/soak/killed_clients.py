@@ -18,9 +18,9 @@ from types import TracebackType
 
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store, open_store
+from holdfast.testing.dice import Dice
 from holdfast.testing.faults.kill_loop import Nursery, write_act
 from holdfast.testing.oracle import Acknowledged, judge
-from holdfast.testing.soak.dice import Dice
 
 KEY = "mortal"
 EVENTS = 20

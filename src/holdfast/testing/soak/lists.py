@@ -8,110 +8,124 @@ is lost or doubled by that (I-12).
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.runtime.live.follow import following, next_events
-from holdfast.runtime.plans.plan import News, Plan
-from holdfast.testing.soak.differential import Answer, Pair, Side
+from holdfast.runtime.plans.plan import News
+from holdfast.runtime.session import Session
+from holdfast.testing.soak.differential import Pair, begin
 from holdfast.testing.soak.world import Desk, HeldSession, Reader, SoakWorld
 
 READERS_MAX = 6
 
+Shape = Callable[[list[Any], int, str], None]
+"""Changes a list where it is, at a place and with words that chance has chosen."""
 
-def record(stage: SoakWorld, desk: Desk) -> bool:
+
+def record(world: SoakWorld, desk: Desk) -> bool:
     """A list is recorded; recorded again at once, nothing in it is new."""
     if not desk.sessions:
         return False
-    held = stage.dice.pick(desk.sessions)
+    held = world.dice.pick(desk.sessions)
     lists = held.lists
-    if lists is None or stage.dice.happens(0.4):
-        answer = stage.ask(lambda side: list(held.faces.of(side).context()))
+    if lists is None or world.dice.happens(0.4):
+        answer = world.ask(lambda session: list(session.context()), held.faces)
         if answer.values is None:
             return True
         lists = answer.values
-    lists = held.lists = _reshaped(stage, lists)
-    new = [stage.word("record") for _ in range(stage.dice.below(3))]
-    for number, text in enumerate(new):
+    lists = held.lists = _reshaped(world, lists)
+    new = [world.word("record") for _ in range(world.dice.below(3))]
+    for role, text in zip(itertools.cycle(("user", "assistant")), new, strict=False):
         for messages in lists:
-            messages.append(
-                {"role": "assistant" if number % 2 else "user", "content": text}
-            )
-    answer = stage.ask(lambda side: held.faces.of(side).record(lists.of(side)))
-    if answer.values is None:
+            messages.append({"role": role, "content": text})
+    answer = world.ask(Session.record, held.faces, lists)
+    if answer.error is not None:
         return True
-    _recorded(stage, held, lists[1], new, answer)
-    again = stage.ask(lambda side: held.faces.of(side).record(lists.of(side)))
-    if again.values is not None and again.values[1].new:
-        stage.objects(f"recorded twice, {again.values[1].new} is new (I-12)")
+    _recorded(world, held, lists[1], new, answer.value.new)
+    again = world.ask(Session.record, held.faces, lists)
+    if again.error is None and again.value.new:
+        world.objects(f"recorded twice, {again.value.new} is new (I-12)")
     return True
 
 
 def _recorded(
-    stage: SoakWorld,
+    world: SoakWorld,
     held: HeldSession,
     messages: list[Any],
     new: list[str],
-    answer: Answer,
+    ids: list[str],
 ) -> None:
-    assert answer.values is not None
-    for id in answer.values[1].new:
-        stage.ledger.said(held.id, id, None)
-    if len(answer.values[1].new) < len(new):
-        stage.objects(f"of {new} only {answer.values[1].new} was new (I-12)")
+    for id in ids:
+        world.acknowledged.said(held.id, id, None)
+    if len(ids) < len(new):
+        world.objects(f"of {new} only {ids} was new (I-12)")
     if messages and messages[0]["role"] == "system":
-        stage.ledger.instructed(held.id, messages[0]["content"])
+        world.acknowledged.instructed(held.id, messages[0]["content"])
 
 
-def _reshaped(stage: SoakWorld, lists: Pair) -> Pair:
+def _reshaped(world: SoakWorld, lists: Pair) -> Pair:
     """The same list in another shape, on both sides."""
-    dice = stage.dice
-    shape = dice.weighted(
-        {"as it is": 4, "copied": 2, "head": 2, "tail": 2, "merged": 2, "shortened": 2}
-    )
-    place, text = dice.below(1 << 30), stage.word("…")
-    return Pair([_shaped(list(messages), shape, place, text) for messages in lists])
+    shape = world.dice.weighted(SHAPES)
+    place = world.dice.below(1 << 30)
+    text = world.word("…")
+    disk, reference = (_shaped(messages, shape, place, text) for messages in lists)
+    return disk, reference
 
 
-def _shaped(messages: list[Any], shape: str, place: int, text: str) -> list[Any]:
+def _shaped(messages: list[Any], shape: Shape, place: int, text: str) -> list[Any]:
+    """The list in this shape, the instructions at its head left alone."""
     begins = 1 if messages and messages[0]["role"] == "system" else 0
     body = messages[begins:]
-    if shape == "copied":
-        return copy.deepcopy(messages)
-    if shape == "head":
-        cut = place % (len(body) + 1)
-        while cut < len(body) and body[cut]["role"] == "tool":
-            cut += 1
-        del body[:cut]
-    if shape == "tail":
-        cut = len(body) - place % 3
-        while 0 < cut < len(body) and (
-            body[cut]["role"] == "tool" or body[cut - 1]["role"] == "tool"
-        ):
-            cut -= 1
-        del body[max(cut, 0) :]
-    if shape == "merged":
-        _merge(body, place)
-    if shape == "shortened":
-        outputs = [at for at, message in enumerate(body) if message["role"] == "tool"]
-        if outputs:
-            at = outputs[place % len(outputs)]
-            body[at] = {**body[at], "content": text}
+    shape(body, place, text)
     return messages[:begins] + body
 
 
-def _merge(body: list[Any], place: int) -> None:
+def _as_it_is(body: list[Any], place: int, text: str) -> None:
+    """Nothing is done to it."""
+
+
+def _copied(body: list[Any], place: int, text: str) -> None:
+    """Equal messages, and other objects: they are known by what they say."""
+    body[:] = copy.deepcopy(body)
+
+
+def _without_head(body: list[Any], place: int, text: str) -> None:
+    cut = place % (len(body) + 1)
+    # No list begins with the result of a call that it does not have.
+    while cut < len(body) and body[cut]["role"] == "tool":
+        cut += 1
+    del body[:cut]
+
+
+def _without_tail(body: list[Any], place: int, text: str) -> None:
+    cut = len(body) - place % 3
+    # A call and its results stay together.
+    while 0 < cut < len(body) and "tool" in (body[cut]["role"], body[cut - 1]["role"]):
+        cut -= 1
+    del body[max(cut, 0) :]
+
+
+def _shortened(body: list[Any], place: int, text: str) -> None:
+    """One of the outputs of tools has other words."""
+    outputs = [at for at, message in enumerate(body) if message["role"] == "tool"]
+    if outputs:
+        at = outputs[place % len(outputs)]
+        body[at] = {**body[at], "content": text}
+
+
+def _merged(body: list[Any], place: int, text: str) -> None:
     """Two neighbours with words and nothing else become one, as agents do that want roles to
     alternate.
     """
     pairs = [at for at in range(len(body) - 1) if _can_merge(body[at], body[at + 1])]
     if pairs:
         at = pairs[place % len(pairs)]
-        one, two = body[at], body.pop(at + 1)
-        body[at] = {
-            "role": one["role"],
-            "content": one["content"] + "\n\n" + two["content"],
-        }
+        one = body[at]
+        two = body.pop(at + 1)
+        content = one["content"] + "\n\n" + two["content"]
+        body[at] = {"role": one["role"], "content": content}
 
 
 def _can_merge(one: Any, two: Any) -> bool:
@@ -122,69 +136,60 @@ def _can_merge(one: Any, two: Any) -> bool:
     )
 
 
-def follow(stage: SoakWorld, desk: Desk) -> bool:
+SHAPES: dict[Shape, int] = {
+    _as_it_is: 4,
+    _copied: 2,
+    _without_head: 2,
+    _without_tail: 2,
+    _merged: 2,
+    _shortened: 2,
+}
+"""What its owner does to a list, and how often."""
+
+
+def follow(world: SoakWorld, desk: Desk) -> bool:
     """A reader goes on from its cursor, wherever that was, through this desk; it may leave in the
     middle of a page.
     """
-    if not stage.known:
+    if not world.known:
         return False
-    if (
-        len(stage.readers) < READERS_MAX
-        and stage.dice.happens(0.5)
-        or not stage.readers
-    ):
-        left = [id for id in sorted(stage.known) if not stage.is_lost(id)]
+    has_room = len(world.readers) < READERS_MAX
+    if has_room and world.dice.happens(0.5) or not world.readers:
+        left = [id for id in sorted(world.known) if not world.is_lost(id)]
         if not left:
             return False
-        stage.readers.append(Reader(stage.dice.pick(left)))
-    reader = stage.dice.pick(stage.readers)
-    logs = stage.ask(lambda side: desk.stores.of(side).get(reader.session)._log).values
+        world.readers.append(Reader(world.dice.pick(left)))
+    reader = world.dice.pick(world.readers)
+    logs = world.ask(lambda store: store.get(reader.session)._log, desk.stores).values
     assert logs is not None
-    begun = stage.twins.begin(lambda side: following(logs.of(side), reader.cursor))
+    begun = begin(lambda log: following(log, reader.cursor), logs)
     begun.run()
     followers = begun.answer.values
     if followers is None:
-        stage.objects(
+        world.objects(
             f"cursor {reader.cursor} was refused: {begun.answer.plain} (I-15)"
         )
         return True
     with contextlib.ExitStack() as listening:
-        news = Pair([listening.enter_context(News(log.engine, log.id)) for log in logs])
-        _read_on(
-            stage,
-            reader,
-            lambda side: next_events(logs.of(side), followers.of(side), news.of(side)),
+        disk, reference = (
+            listening.enter_context(News(log.engine, log.id)) for log in logs
         )
+        _read_on(world, reader, logs, followers, (disk, reference))
     return True
 
 
-def _read_on(
-    stage: SoakWorld, reader: Reader, more: Callable[[Side], Plan[Any]]
-) -> None:
+def _read_on(world: SoakWorld, reader: Reader, *pairs: Pair) -> None:
+    """Some pages, or the beginning of one, as long as there is news."""
     for _ in range(3):
-        flight = stage.twins.begin(more)
+        flight = begin(next_events, *pairs)
         if not flight.run():
-            flight.close()  # there is no news
+            flight.close()
             return
-        events = flight.answer.values
-        assert events is not None
-        stage.note(flight.answer.plain)
-        count = (
-            len(events[1])
-            if stage.dice.happens(0.7)
-            else stage.dice.below(len(events[1]) + 1)
-        )
-        _heard(reader, events[1][:count])
-        if count < len(events[1]) or not events[1]:
+        world.note(flight.answer.plain)
+        events = flight.answer.value
+        count = len(events)
+        if not world.dice.happens(0.7):
+            count = world.dice.below(len(events) + 1)
+        reader.hear(events[:count])
+        if count < len(events) or not events:
             return
-
-
-def _heard(reader: Reader, events: list[Any]) -> None:
-    for event in events:
-        reader.cursor = event.cursor
-        if event.entry is not None:
-            reader.seqs.append(event.entry.seq)
-        if event.message_id is not None:
-            reader.texts[event.message_id] = (
-                reader.texts.get(event.message_id, "") + event.text
-            )

@@ -4,14 +4,15 @@ whether all holds.
     python -m holdfast.testing.soak --seed 7 --minutes 10
 
 A world is a store with several handles on it. Step by step, callers do whatever callers do
-(`acts_of_turns`, `acts_of_sessions`, `acts_of_lists`) and things befall them (`acts_of_fate`):
+(`turns`, `sessions`, `lists`) and things befall them (`faults`):
 clocks step forward and back, leases run out, handles fall asleep, are closed or left behind, calls
-are overtaken in the middle. Beside them processes work on the same file and are killed (`mortals`).
+are overtaken in the middle. Beside them processes work on the same file and are killed
+(`killed_clients`).
 Four judges look on:
 
-    twins          the same steps on the reference engine come to the same, answer by answer and entry by entry
+    differential   the same steps on the reference engine come to the same, answer by answer and entry by entry
     acknowledged   what callers were told is there, once and in order; what was handed on is a prefix of what is stored
-    examine        every invariant holds in the store, whatever was done to it
+    invariants     every invariant holds in the store, whatever was done to it
     readers        who follows a session from one cursor to the next hears everything once
 
 One seed, one world: a run that breaks says its seed and its step, and that seed with so many steps
@@ -33,7 +34,7 @@ import msgspec
 from holdfast.runtime.clock import RealWorld
 from holdfast.testing.soak import faults as fate
 from holdfast.testing.soak import lists, sessions, turns
-from holdfast.testing.soak.differential import Broken, Wrap
+from holdfast.testing.soak.differential import Broken, Wraps
 from holdfast.testing.soak.killed_clients import KilledClients
 from holdfast.testing.soak.world import Desk, SoakWorld
 
@@ -43,8 +44,8 @@ look into.
 """
 COMPARED_EVERY, JUDGED_EVERY = 5, 100
 FLIES, KILLED = 0.3, 0.04
-"""How often a call that is under way gets further instead of something new, and how often a mortal
-is sent.
+"""How often a call that is under way gets further instead of something new, and how often a client
+is sent that will be killed.
 """
 ACTS_MAX = 40
 SAID_EVERY_S = 5.0
@@ -128,7 +129,7 @@ def soak(
     *,
     steps: int = STEPS,
     kills: bool = True,
-    wraps: tuple[Wrap | None, Wrap | None] = (None, None),
+    wraps: Wraps = (None, None),
     say: Callable[[SoakReport], None] = lambda report: None,
 ) -> SoakReport:
     """One world from its first step to its last, or to the one that breaks it. `wraps` are put
@@ -138,75 +139,75 @@ def soak(
     with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder:
         place = str(Path(folder) / "soak.db")
         with contextlib.ExitStack() as ending:
-            mortals = (
-                ending.enter_context(KilledClients(place, seed)) if kills else None
-            )
-            stage = SoakWorld(place, seed, wraps=wraps)
-            ending.push(lambda kind, error, trace: _end(stage))
+            clients = KilledClients(place, seed)
+            if kills:
+                ending.enter_context(clients)
+            world = SoakWorld(place, seed, wraps)
+            ending.callback(_end, world)
             try:
-                _live(stage, mortals, steps, report, say)
-                report.trace, report.logs = stage.trace, stage.logs
+                _live(world, clients if kills else None, steps, report, say)
+                report.trace = world.trace
+                report.logs = world.logs
             except Exception as error:
                 report.broken += _failure(seed, report.taken, error)
-            report.refusals += stage.refusals
-            report.acknowledged += stage.ledger.count
-            report.kills = mortals.kills if mortals is not None else 0
+            report.refusals += world.refusals
+            report.acknowledged += world.acknowledged.count
+            report.kills = clients.kills
     return report
 
 
-def _end(stage: SoakWorld) -> None:
-    with contextlib.suppress(
-        Exception
-    ):  # of a broken world nothing can be said any more
-        stage.end()
+def _end(world: SoakWorld) -> None:
+    # Of a broken world nothing can be said any more.
+    with contextlib.suppress(Exception):
+        world.end()
 
 
 def _live(
-    stage: SoakWorld,
-    mortals: KilledClients | None,
+    world: SoakWorld,
+    clients: KilledClients | None,
     steps: int,
     report: SoakReport,
     say: Callable[[SoakReport], None],
 ) -> None:
     for number in range(1, steps + 1):
-        _step(stage, report)
-        sends, acts_max = stage.dice.happens(KILLED), stage.dice.below(ACTS_MAX)
-        if mortals is not None and sends:
-            mortals.send(acts_max)
+        _step(world, report)
+        # Drawn whether anybody is killed or not: one seed is one world either way.
+        sends = world.dice.happens(KILLED)
+        acts_max = world.dice.below(ACTS_MAX)
+        if clients is not None and sends:
+            clients.send(acts_max)
         if number % COMPARED_EVERY == 0:
-            stage.compare()
+            world.compare()
         if number % JUDGED_EVERY == 0 or number == steps:
-            stage.judge()
-            stage.objects(
-                "\n".join(mortals.judge() if mortals is not None else ()) or None
-            )
+            world.judge()
+            broken = clients.judge() if clients is not None else []
+            if broken:
+                raise Broken("\n".join(broken))
         say(report)
 
 
-def _step(stage: SoakWorld, report: SoakReport) -> None:
+def _step(world: SoakWorld, report: SoakReport) -> None:
     """Something happens at a desk that is awake: a call that is under way gets further,
     or an act.
     """
-    desk = stage.dice.pick([desk for desk in stage.desks if not desk.asleep])
+    desk = world.dice.pick([desk for desk in world.desks if not desk.asleep])
     while True:
-        if desk.flights and stage.dice.happens(FLIES):
+        if desk.flights and world.dice.happens(FLIES):
             report.steps["go_on"] += 1
-            stage.fly(desk)
+            world.fly(desk)
             return
-        act = stage.dice.weighted(ACTS)
+        act = world.dice.weighted(ACTS)
         report.steps[act.__name__] += 1
-        if act(stage, desk):
+        if act(world, desk):
             return
         report.steps[act.__name__] -= 1  # there was nothing to do it with
 
 
 def _failure(seed: int, step: int, error: Exception) -> list[str]:
     """What broke a world, and how to see it again."""
-    what = (
-        str(error)
-        if isinstance(error, Broken)
-        else "".join(traceback.format_exception(error))
-    )
+    what = str(error)
+    if not isinstance(error, Broken):
+        what = "".join(traceback.format_exception(error))
     again = f"python -m holdfast.testing.soak --seed {seed} --steps {step}"
     return [f"seed {seed}, step {step}: {what}\nto see it again: {again}"]
 
@@ -220,17 +221,16 @@ def soak_for(
     tick: Callable[[], float],
 ) -> SoakReport:
     """World after world, from this seed on, until so long has passed or one breaks."""
-    until, report = tick() + 60 * minutes, SoakReport(seed)
+    until = tick() + 60 * minutes
+    report = SoakReport(seed)
+
+    def say_totals(now: SoakReport) -> None:
+        whole = SoakReport(now.seed)
+        whole.add(report)
+        whole.add(now)
+        say(whole)
+
     while not report.broken and (report.worlds == 0 or tick() < until):
-        so_far = SoakReport(seed)
-        so_far.add(report)
-
-        def say_totals(now: SoakReport, so_far: SoakReport = so_far) -> None:
-            whole = SoakReport(now.seed)
-            whole.add(so_far)
-            whole.add(now)
-            say(whole)
-
         report.add(soak(seed + report.worlds, steps=steps, say=say_totals))
     return report
 
@@ -240,25 +240,14 @@ def main(arguments: list[str] | None = None) -> int:
         "holdfast.testing.soak",
         description="Random worlds against the reference engine.",
     )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        help="the seed of the first world; the next has the next",
-    )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=0.0,
-        help="go on with more worlds for so long (one world)",
-    )
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=STEPS,
-        help=f"how many steps a world lives ({STEPS})",
-    )
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    option = parser.add_argument
+    seed_help = "the seed of the first world; the next has the next"
+    option("--seed", type=int, default=0, help=seed_help)
+    minutes_help = "go on with more worlds for so long (one world)"
+    option("--minutes", type=float, default=0.0, help=minutes_help)
+    steps_help = f"how many steps a world lives ({STEPS})"
+    option("--steps", type=int, default=STEPS, help=steps_help)
+    option("--json", action="store_true", help="the report as JSON")
     asked = parser.parse_args(arguments)
     report = soak_for(
         asked.seed,
@@ -267,10 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
         say=_ProgressLine(),
         tick=RealWorld().tick,
     )
-    sys.stdout.write(
-        msgspec.json.encode(report).decode() if asked.json else _table(report)
-    )
-    sys.stdout.write("\n")
+    print(msgspec.json.encode(report).decode() if asked.json else _table(report))
     return 1 if report.broken else 0
 
 
@@ -284,15 +270,12 @@ class _ProgressLine:
     def __call__(self, report: SoakReport) -> None:
         if self._tick() >= self._next:
             self._next = self._tick() + SAID_EVERY_S
-            words = (
+            refusals = sum(report.refusals.values())
+            line = (
                 f"seed {report.seed}: {report.worlds} worlds, {report.taken} steps, "
-                f"{report.kills} kills"
+                f"{report.kills} kills, {refusals} refusals, nothing broken"
             )
-            print(
-                f"{words}, {sum(report.refusals.values())} refusals, nothing broken",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(line, file=sys.stderr, flush=True)
 
 
 def _table(report: SoakReport) -> str:
@@ -301,17 +284,16 @@ def _table(report: SoakReport) -> str:
     rows: list[tuple[str, int | str]] = [
         ("worlds", report.worlds),
         ("steps", report.taken),
-    ]
-    rows += [("acknowledged", report.acknowledged)]
-    rows += [
+        ("acknowledged", report.acknowledged),
         ("kills", report.kills),
         ("clock steps", clocks),
         ("restarts", report.steps["restart"]),
+        ("", ""),
+        *report.steps.most_common(),
+        ("", ""),
     ]
-    rows += [("", ""), *report.steps.most_common(), ("", "")]
-    rows += [
-        (f"refused: {name}", times) for name, times in report.refusals.most_common()
-    ]
+    for name, times in report.refusals.most_common():
+        rows.append((f"refused: {name}", times))
     lines = [f"{name:<28}{times:>10}".rstrip() for name, times in rows]
     return "\n".join([*lines, "", *(report.broken or ["nothing broken"])])
 

@@ -1,4 +1,4 @@
-"""What callers of a soak do with turns. Each act draws what it needs from the dice of the stage,
+"""What callers of a soak do with turns. Each act draws what it needs from the dice of its world,
 does it on both sides, and tells what was acknowledged; False when there was nothing to do it with.
 """
 
@@ -9,12 +9,21 @@ from typing import Any
 from holdfast.domain.entry import End
 from holdfast.domain.reset_policy import Daily, Idle
 from holdfast.runtime.changes.receive import start_turn
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.end_turn import Ending
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.start_turn import TurnRequest, start
+from holdfast.testing.completions import (
+    Payload,
+    call_deltas,
+    completions_call,
+    completions_chunks,
+)
 from holdfast.testing.oracle import FORMATS
-from holdfast.testing.soak.differential import Answer, Pair, Side
+from holdfast.testing.soak.differential import Answer
 from holdfast.testing.soak.world import Desk, HeldStream, HeldTurn, SoakWorld
 
 KEYS = ("k0", "k1", "k2")
@@ -24,331 +33,288 @@ LATE = 0.2
 """How often a call that may fly does."""
 
 
-def begin(stage: SoakWorld, desk: Desk) -> bool:
+def begin(world: SoakWorld, desk: Desk) -> bool:
     """A turn is asked for, of a session or of a key, with a message or without."""
-    dice = stage.dice
-    text = stage.word("ask") if dice.happens(0.9) else None
+    dice = world.dice
+    text = world.word("ask") if dice.happens(0.9) else None
+    format = dice.pick(FORMATS)
+    event_id = one_event(world, 0.2) if text is not None else None
+    on_busy = dice.weighted({"wait": 4, "refuse": 3, "interrupt": 2})
     options: dict[str, Any] = {
-        "format": dice.pick(FORMATS),
-        "event_id": f"event {dice.below(EVENTS)}"
-        if text is not None and dice.happens(0.2)
-        else None,
-        "on_busy": dice.weighted({"wait": 4, "refuse": 3, "interrupt": 2}),
-        "reply_to": f"friend {dice.below(3)}" if dice.happens(0.3) else None,
+        "format": format,
+        "event_id": event_id,
+        "on_busy": on_busy,
+        "reply_to": one_friend(world),
         "lease_s": dice.pick([10.0, 30.0, 300.0]),
     }
-    plan: Callable[[Side], Plan[Any]]
     if desk.sessions and dice.happens(0.6):
         held = dice.pick(desk.sessions)
-        scope = held.scope
+        begun = partial(_begun, world, desk, text, held.scope, event_id)
 
-        def plan(side: Side) -> Plan[Any]:
-            log = held.logs.of(side)
+        def of_a_session(log: SessionLog) -> Plan[Any]:
             return start(log, TurnRequest(log.world, text, **options))
+
+        world.call(desk, begun, of_a_session, held.logs, flies=LATE)
     else:
-        scope, reset = (
-            dice.pick(KEYS),
-            dice.weighted({None: 5, Idle(hours=5): 1, Daily(at="04:00"): 1}),
-        )
+        key = dice.pick(KEYS)
+        reset = dice.weighted({None: 5, Idle(hours=5): 1, Daily(at="04:00"): 1})
+        begun = partial(_begun, world, desk, text, key, event_id)
 
-        def plan(side: Side) -> Plan[Any]:
-            work = desk.stores.of(side)._work
+        def of_a_key(work: OpenStore) -> Plan[Any]:
             request = TurnRequest(work.world, text, **options)
-            started: Plan[Any] = start_turn(work, scope, request, reset=reset)
-            return started
+            return start_turn(work, key, request, reset=reset)
 
-    stage.call(
-        desk,
-        plan,
-        partial(_begun, stage, desk, text, scope, options["event_id"]),
-        flies=LATE,
-    )
+        world.call(desk, begun, of_a_key, desk.works, flies=LATE)
     return True
 
 
+def one_event(world: SoakWorld, share: float) -> str | None:
+    """An event's id, in this share of all cases; few enough that they come again."""
+    return f"event {world.dice.below(EVENTS)}" if world.dice.happens(share) else None
+
+
+def one_friend(world: SoakWorld) -> str | None:
+    """Somebody who is owed a reply, now and then."""
+    return f"friend {world.dice.below(3)}" if world.dice.happens(0.3) else None
+
+
 def _begun(
-    stage: SoakWorld,
+    world: SoakWorld,
     desk: Desk,
     text: str | None,
     scope: str,
     event_id: str | None,
     answer: Answer,
-    at_once: bool,
 ) -> None:
     if answer.error == "AlreadyAccepted":
-        known_as(stage, scope, event_id, answer.plain[1]["message_id"])
+        known_as(world, scope, event_id, answer.plain[1]["message_id"])
     if answer.values is not None:
         turn = HeldTurn(answer.values)
         desk.turns.append(turn)
-        stage.ledger.began(turn.id)
+        world.acknowledged.began(turn.id)
         if text is not None:
-            stage.ledger.said(turn.session, None, text, ordered=at_once)
+            world.acknowledged.said(turn.session, None, text, ordered=answer.at_once)
 
 
-def known_as(stage: SoakWorld, scope: str, event_id: str | None, id: str) -> None:
+def known_as(world: SoakWorld, scope: str, event_id: str | None, id: str) -> None:
     """An event was acknowledged as this message."""
     if event_id is not None:
-        stage.ledger.event(scope, event_id, id)
+        world.acknowledged.event(scope, event_id, id)
 
 
-def say(stage: SoakWorld, desk: Desk) -> bool:
-    text = stage.word("say")
-    return _work(
-        stage,
-        desk,
-        lambda work: turn_messages.say(work, text),
-        lambda turn, _: stage.ledger.said(turn.session, None, text),
-    )
+def say(world: SoakWorld, desk: Desk) -> bool:
+    text = world.word("say")
+
+    def said(turn: HeldTurn, _: Any) -> None:
+        world.acknowledged.said(turn.session, None, text)
+
+    return _work(world, desk, lambda work: turn_messages.say(work, text), said)
 
 
-def add(stage: SoakWorld, desk: Desk) -> bool:
+def add(world: SoakWorld, desk: Desk) -> bool:
     """A finished message in the words of one provider or another, calls included."""
-    text, call_id = stage.word("add"), f"made_{stage.words}"
-    format, payload = stage.dice.pick(list(_messages(text, call_id)))
+    text = world.word("add")
+    call_id = f"made_{world.words}"
+    format, payload = world.dice.pick(list(_messages(text, call_id)))
 
     def added(turn: HeldTurn, id: str) -> None:
-        stage.ledger.said(turn.session, id, None)
+        world.acknowledged.said(turn.session, id, None)
         if call_id in repr(payload):
             turn.calls.append(call_id)
 
     return _work(
-        stage, desk, lambda work: turn_messages.add(work, payload, format), added
+        world, desk, lambda work: turn_messages.add(work, payload, format), added
     )
 
 
-def _messages(text: str, call_id: str) -> Iterator[tuple[str, Any]]:
-    call = {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": "look", "arguments": '{"at": 1}'},
-    }
-    yield "openai.chat", {"role": "assistant", "content": text}
-    yield "openai.chat", {"role": "assistant", "content": text, "tool_calls": [call]}
-    yield (
-        "anthropic",
-        {"role": "assistant", "content": [{"type": "text", "text": text}]},
-    )
+def _messages(text: str, call_id: str) -> Iterator[tuple[str, Payload]]:
+    call = completions_call(call_id, "look", '{"at": 1}')
+    said: Payload = {"role": "assistant", "content": text}
+    yield "openai.chat", said
+    yield "openai.chat", {**said, "tool_calls": [call]}
+    block = {"type": "text", "text": text}
     use = {"type": "tool_use", "id": call_id, "name": "look", "input": {"at": 1}}
-    yield (
-        "anthropic",
-        {"role": "assistant", "content": [{"type": "text", "text": text}, use]},
-    )
+    yield "anthropic", {"role": "assistant", "content": [block]}
+    yield "anthropic", {"role": "assistant", "content": [block, use]}
     words = [{"type": "output_text", "text": text, "annotations": []}]
     yield "openai.responses", {"type": "message", "role": "assistant", "content": words}
-    yield "holdfast", {"role": "assistant", "parts": [{"type": "text", "text": text}]}
+    yield "holdfast", {"role": "assistant", "parts": [block]}
 
 
-def speak(stage: SoakWorld, desk: Desk) -> bool:
+def speak(world: SoakWorld, desk: Desk) -> bool:
     """A stream begins, goes on by a chunk, or is left before its end."""
     if not desk.turns:
         return False
-    turn = stage.dice.pick(desk.turns)
-    if turn.streams and stage.dice.happens(0.9):
-        stream = stage.dice.pick(turn.streams)
-        if stage.dice.happens(0.05):
+    turn = world.dice.pick(desk.turns)
+    if turn.streams and world.dice.happens(0.9):
+        stream = world.dice.pick(turn.streams)
+        if world.dice.happens(0.05):
             turn.streams.remove(stream)
-            stage.ask(lambda side: stream.tellings.of(side).close())
-        else:
-            _next_chunk(stage, desk, turn, stream)
+            world.ask(lambda delivery: delivery.close(), stream.deliveries)
+            return True
     else:
-        format = stage.dice.pick(["text", "openai.chat"])
-        chunks, calls = _chunks(stage, format)
-        tellings = Pair(
-            [face.deliver(list(chunks), format=format) for face in turn.faces]
-        )
-        stream = HeldStream(tellings, calls)
+        format = world.dice.pick(["text", "openai.chat"])
+        chunks, calls = _chunks(world, format)
+        disk, reference = (face.deliver(chunks, format=format) for face in turn.faces)
+        stream = HeldStream((disk, reference), calls)
         turn.streams.append(stream)
-        _next_chunk(stage, desk, turn, stream)
+    _next_chunk(world, desk, turn, stream)
     return True
 
 
 def _next_chunk(
-    stage: SoakWorld, desk: Desk, turn: HeldTurn, stream: HeldStream
+    world: SoakWorld, desk: Desk, turn: HeldTurn, stream: HeldStream
 ) -> None:
     """Hands on one more chunk; after the last one the message is stored."""
-    answer = stage.ask(lambda side: next(stream.tellings.of(side), None))
+    answer = world.ask(lambda delivery: next(delivery, None), stream.deliveries)
     if answer.error is not None:
         desk.drop(turn)
-        return
-    if not stream.id and answer.plain is not None:
-        stream.id = turn.works[1]._streams[-1].id.hex()
-    if answer.plain is not None:
-        stage.ledger.shown(turn.id, stream.id, answer.plain)
-        return
-    turn.streams.remove(stream)
+    elif answer.plain is not None:
+        # A message has its id from its first chunk on.
+        if not stream.id:
+            stream.id = turn.works[1]._streams[-1].id.hex()
+        world.acknowledged.shown(turn.id, stream.id, answer.plain)
+    else:
+        turn.streams.remove(stream)
+        _delivered(world, turn, stream)
+
+
+def _delivered(world: SoakWorld, turn: HeldTurn, stream: HeldStream) -> None:
+    """A stream has come to its end; one without a word has left nothing."""
     if stream.id:
         # Its turn may have been over for long, and the message made by whoever ended it.
-        stage.ledger.said(turn.session, stream.id, None, ordered=False)
+        world.acknowledged.said(turn.session, stream.id, None, ordered=False)
         turn.calls += stream.calls
 
 
-def _chunks(stage: SoakWorld, format: str) -> tuple[list[Any], list[str]]:
+def _chunks(world: SoakWorld, format: str) -> tuple[list[Any], list[str]]:
     """A stream of some chunks; one of a provider may want its last, and then its end."""
-    words = [f"<{stage.word('tell')}>" for _ in range(stage.dice.below(5))]
+    words = [f"<{world.word('tell')}>" for _ in range(world.dice.below(5))]
     if format == "text":
         return words, []
-    deltas: list[dict[str, Any]] = [
-        {"role": "assistant"},
-        *({"content": word} for word in words),
-    ]
-    calls = [f"told_{stage.words}_{number}" for number in range(stage.dice.below(3))]
+    deltas: list[Payload] = [{"role": "assistant"}]
+    deltas += [{"content": word} for word in words]
+    calls = [f"told_{world.words}_{number}" for number in range(world.dice.below(3))]
     for index, call_id in enumerate(calls):
-        function = {"name": "look", "arguments": ""}
-        deltas.append(
-            {"tool_calls": [{"index": index, "id": call_id, "function": function}]}
-        )
-        deltas += [
-            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-            for piece in ('{"at":', "1}")
-        ]
-    chunks = [
-        {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        for delta in deltas
-    ]
-    if stage.dice.happens(0.8):
-        reason = "tool_calls" if calls else "stop"
-        chunks.append(
-            {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
-        )
-        return chunks, calls
-    return chunks, []
+        deltas += call_deltas(index, call_id, "look", ('{"at":', "1}"))
+    if world.dice.happens(0.8):
+        finish = "tool_calls" if calls else "stop"
+        return list(completions_chunks(deltas, finish, id="c")), calls
+    # Calls of a stream that broke off are nobody's to answer.
+    return list(completions_chunks(deltas, None, id="c")), []
 
 
-def use_a_tool(stage: SoakWorld, desk: Desk) -> bool:
+def use_a_tool(world: SoakWorld, desk: Desk) -> bool:
     """A call is stored: a new one, one that the model made, or one that was asked for before."""
     if not desk.turns:
         return False
-    dice, turn = stage.dice, stage.dice.pick(desk.turns)
-    name, arguments, call_id, asks = (
-        dice.pick(["look", "pay"]),
-        {"at": dice.below(9)},
-        None,
-        dice.happens(0.2),
-    )
-    asked = [
-        (id, what, how)
-        for session, id, what, how in stage.asked
-        if session == turn.session
-    ]
+    dice = world.dice
+    turn = dice.pick(desk.turns)
+    name = dice.pick(["look", "pay"])
+    arguments = {"at": dice.below(9)}
+    call_id = None
+    asks = dice.happens(0.2)
+    asked = [call for call in world.asked if call[0] == turn.session]
     if asked and dice.happens(0.4):
-        call_id, name, arguments = dice.pick(asked)
+        _, call_id, name, arguments = dice.pick(asked)
     elif turn.calls and dice.happens(0.3):
         call_id = dice.pick(turn.calls)
 
     def called(turn: HeldTurn, id: Any) -> None:
         turn.calls.append(str(id))
         if call_id is None:
-            stage.ledger.called(turn.id, str(id))
+            world.acknowledged.called(turn.id, str(id))
             if asks:
-                stage.asked.append((turn.session, str(id), name, arguments))
+                world.asked.append((turn.session, str(id), name, arguments))
 
-    def plan(work: Any) -> Plan[Any]:
+    def plan(work: RunningTurn) -> Plan[Any]:
         return turn_tools.call(
             work, name, arguments, call_id=call_id, needs_approval=asks
         )
 
-    return _work(stage, desk, plan, called, turn)
+    return _work(world, desk, plan, called, turn)
 
 
-def answer_a_call(stage: SoakWorld, desk: Desk) -> bool:
+def answer_a_call(world: SoakWorld, desk: Desk) -> bool:
     """A tool's outcome, of a call of this turn, or now and then of one that nobody made."""
     turns = [turn for turn in desk.turns if turn.calls]
     if not turns:
         return False
-    turn, text = stage.dice.pick(turns), stage.word("found")
-    call_id = (
-        stage.dice.pick(turn.calls) if stage.dice.happens(0.95) else "nobody made it"
-    )
-    failed = stage.dice.happens(0.2)
+    turn = world.dice.pick(turns)
+    text = world.word("found")
+    call_id = "nobody made it"
+    if world.dice.happens(0.95):
+        call_id = world.dice.pick(turn.calls)
+    failed = world.dice.happens(0.2)
 
     def answered(turn: HeldTurn, id: str) -> None:
-        stage.ledger.said(turn.session, id, None)
+        world.acknowledged.said(turn.session, id, None)
 
-    return _work(
-        stage,
-        desk,
-        lambda work: turn_tools.result(work, call_id, text, error=failed),
-        answered,
-        turn,
-    )
+    def plan(work: RunningTurn) -> Plan[Any]:
+        return turn_tools.result(work, call_id, text, error=failed)
+
+    return _work(world, desk, plan, answered, turn)
 
 
-def take_from_the_inbox(stage: SoakWorld, desk: Desk) -> bool:
-    return _work(
-        stage, desk, lambda work: turn_messages.inbox(work), lambda turn, taken: None
-    )
+def take_from_the_inbox(world: SoakWorld, desk: Desk) -> bool:
+    return _work(world, desk, turn_messages.inbox)
 
 
-def retract(stage: SoakWorld, desk: Desk) -> bool:
-    return _work(
-        stage,
-        desk,
-        lambda work: turn_messages.retract(work, "wrong"),
-        lambda turn, _: None,
-    )
+def retract(world: SoakWorld, desk: Desk) -> bool:
+    return _work(world, desk, lambda work: turn_messages.retract(work, "wrong"))
 
 
-def look(stage: SoakWorld, desk: Desk) -> bool:
+def look(world: SoakWorld, desk: Desk) -> bool:
     """What the model would be sent, and whether there is any use in going on."""
-    format = stage.dice.pick(FORMATS)
+    format = world.dice.pick(FORMATS)
 
     def looked(turn: HeldTurn, is_over: bool) -> None:
         if is_over:
             desk.drop(turn)
 
-    is_there = _work(
-        stage,
-        desk,
-        lambda work: turn_messages.context(work, format),
-        lambda turn, _: None,
-    )
-    return is_there and _work(
-        stage, desk, lambda work: turn_messages.stopped(work), looked
-    )
+    is_there = _work(world, desk, lambda work: turn_messages.context(work, format))
+    return is_there and _work(world, desk, turn_messages.stopped, looked)
 
 
-def leave(stage: SoakWorld, desk: Desk) -> bool:
+def leave(world: SoakWorld, desk: Desk) -> bool:
     """A turn ends, one way or another; its streams go no further."""
     if not desk.turns:
         return False
-    turn, end = stage.dice.pick(desk.turns), stage.dice.weighted(ENDS)
+    turn = world.dice.pick(desk.turns)
+    end = world.dice.weighted(ENDS)
     desk.drop(turn)
+    reference = turn.works[1]
+    was_over = reference.ended
+    how = reference.clean_end.end if end == "completed" else end
 
-    def plan(side: Side) -> Plan[None]:
-        work = turn.works.of(side)
-        ending: Plan[None]
+    def plan(work: RunningTurn) -> Plan[None]:
         if end == "completed":
-            ending = work.leave(work.clean_end)
-        else:
-            reason = "so it was" if end == "interrupted" else None
-            error = "no" if end == "failed" else None
-            ending = work.finish(Ending(end, reason, error))
-        return ending
+            return work.leave(work.clean_end)
+        if end == "interrupted":
+            return work.finish(Ending(end, "so it was", None))
+        return work.finish(Ending(end, None, "no"))
 
-    was_over = turn.works[1].ended
-    how = turn.works[1].clean_end.end if end == "completed" else end
-
-    def left(answer: Answer, at_once: bool) -> None:
+    def left(answer: Answer) -> None:
         if answer.error is None and not was_over:
-            stage.ledger.ended(turn.id, how)
+            world.acknowledged.ended(turn.id, how)
 
-    stage.call(desk, plan, left, flies=LATE)
+    world.call(desk, left, plan, turn.works, flies=LATE)
     return True
 
 
-def forget(stage: SoakWorld, desk: Desk) -> bool:
+def forget(world: SoakWorld, desk: Desk) -> bool:
     """A turn is dropped without an end: the keeper of its desk finds out, or its lease runs out."""
     if not desk.turns:
         return False
-    desk.drop(stage.dice.pick(desk.turns))
+    desk.drop(world.dice.pick(desk.turns))
     return True
 
 
 def _work(
-    stage: SoakWorld,
+    world: SoakWorld,
     desk: Desk,
-    plan: Callable[[Any], Plan[Any]],
-    then: Callable[[HeldTurn, Any], None],
+    plan: Callable[[RunningTurn], Plan[Any]],
+    then: Callable[[HeldTurn, Any], None] | None = None,
     turn: HeldTurn | None = None,
 ) -> bool:
     """Something is done in a turn, at once. If the turn is over by then, it is out of its owner's
@@ -357,14 +323,14 @@ def _work(
     if turn is None:
         if not desk.turns:
             return False
-        turn = stage.dice.pick(desk.turns)
+        turn = world.dice.pick(desk.turns)
     held = turn
 
-    def done(answer: Answer, at_once: bool) -> None:
+    def done(answer: Answer) -> None:
         if answer.error == "TurnInterrupted":
             desk.drop(held)
-        if answer.values is not None:
-            then(held, answer.values[1])
+        if answer.error is None and then is not None:
+            then(held, answer.value)
 
-    stage.call(desk, lambda side: plan(held.works.of(side)), done)
+    world.call(desk, done, plan, held.works)
     return True

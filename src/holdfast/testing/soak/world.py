@@ -1,8 +1,8 @@
-"""The stage of a soak: desks at which callers work on one store, on both sides of `twins`, and the
+"""The world of a soak: desks at which callers work on one store, on both sides of a `Differential`, and the
 judge of it all.
 
 A desk is a process as far as a store can tell: it has a handle on the store, sessions and turns in
-its hands, streams half told, and calls under way. A desk can fall asleep with all of that and wake
+its hands, streams half delivered, and calls under way. A desk can fall asleep with all of that and wake
 up much later, be left behind for ever, or be closed and opened again. What its callers were
 answered goes to a `Acknowledged`, which is held against the store again and again; and the two
 sides must be alike at any moment.
@@ -11,10 +11,11 @@ sides must be alike at any moment.
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Entry
 from holdfast.engine.protocol import Engine
@@ -23,8 +24,8 @@ from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 from holdfast.runtime.turn import Turn
+from holdfast.testing.dice import Dice
 from holdfast.testing.oracle import Acknowledged, judge
-from holdfast.testing.soak.dice import Dice
 from holdfast.testing.soak.differential import (
     TENANT,
     Answer,
@@ -32,48 +33,60 @@ from holdfast.testing.soak.differential import (
     Differential,
     Flight,
     Pair,
-    Side,
-    Wrap,
+    Wraps,
+    ask,
+    begin,
+    short,
 )
 
 DESKS = 3
 FLIGHTS_MAX = 3
 MANY = 1_000_000
-Then = Callable[[Answer, bool], None]
+Then = Callable[[Answer], None]
+ODD_ENDINGS = {
+    "": 20,
+    " \U0001f980": 1,
+    " \x00": 1,
+    " \ud800": 1,
+    " ä\u0308漢": 1,
+    " long" * 2000: 1,
+}
+"""How words end, and how often: mostly plainly."""
 
 
 class HeldSession:
     """A session in somebody's hands, and the list that its holder keeps of it."""
 
     def __init__(self, logs: Pair) -> None:
+        disk, reference = logs
         self.logs = logs
-        # kept, and not made for each call: a face remembers what was recorded with it
-        self.faces = Pair([Session(log) for log in logs])
-        self.id: str = logs[1].id
-        self.key: str | None = logs[1].key
+        # Kept, and not made for each call: a face remembers what was recorded with it.
+        self.faces = (Session(disk), Session(reference))
+        self.id: str = reference.id
+        self.key: str | None = reference.key
+        self.scope = self.key if self.key is not None else self.id
         self.lists: Pair | None = None
-
-    @property
-    def scope(self) -> str:
-        return self.key if self.key is not None else self.id
 
 
 class HeldTurn:
-    """A turn in somebody's hands, with its calls and the streams that are half told."""
+    """A turn in somebody's hands, with its calls and the streams that are under way."""
 
     def __init__(self, works: Pair) -> None:
-        self.works, self.faces = works, Pair([Turn(work) for work in works])
-        self.session = works[1].session.id
-        self.id = f"{self.session}:{works[1].number}"
+        disk, reference = works
+        self.works = works
+        self.faces = (Turn(disk), Turn(reference))
+        self.session = reference.session.id
+        self.id = f"{self.session}:{reference.number}"
         self.calls: list[str] = []
         self.streams: list[HeldStream] = []
 
 
 class HeldStream:
-    """A message being told, chunk by chunk."""
+    """A message that is being delivered, chunk by chunk."""
 
-    def __init__(self, tellings: Pair, calls: list[str]) -> None:
-        self.tellings, self.calls = tellings, calls
+    def __init__(self, deliveries: Pair, calls: list[str]) -> None:
+        self.deliveries = deliveries
+        self.calls = calls
         self.id = ""
 
 
@@ -86,20 +99,51 @@ class Reader:
         self.seqs: list[int] = []
         self.texts: dict[str, str] = {}
 
+    def hear(self, events: list[Any]) -> None:
+        """What it is given, and where it would go on."""
+        for event in events:
+            self.cursor = event.cursor
+            if event.entry is not None:
+                self.seqs.append(event.entry.seq)
+            if event.message_id is not None:
+                before = self.texts.get(event.message_id, "")
+                self.texts[event.message_id] = before + event.text
+
+    def misled(self, store: Store) -> Iterator[str]:
+        """What it missed, or heard twice (I-15)."""
+        if self.seqs != list(range(1, len(self.seqs) + 1)):
+            yield f"a reader was told the seqs {self.seqs}"
+        for message in store.get(self.session).transcript():
+            text = self.texts.get(message.id)
+            if text is None or message.state == "erased":
+                continue
+            # Before its entry has come, a reader may have the beginning of a message.
+            is_whole = message.seq <= len(self.seqs)
+            if is_whole and message.text != text or not message.text.startswith(text):
+                yield f"{message.id} was told as {text!r}"
+
 
 class Desk:
     """A process as far as a store can tell."""
 
     def __init__(self, stores: Pair) -> None:
+        disk, reference = stores
         self.stores = stores
+        self.works = (disk._work, reference._work)
+        self.engines: tuple[Engine, Engine] = (
+            disk._work.engine,
+            reference._work.engine,
+        )
         self.sessions: list[HeldSession] = []
         self.turns: list[HeldTurn] = []
         self.flights: list[tuple[Flight, Then]] = []
         self.asleep = False
 
-    def engine(self, side: Side) -> Engine:
-        engine: Engine = self.stores.of(side)._work.engine
-        return engine
+    def leave_flights(self, *, only_waiting: bool = False) -> None:
+        """The callers of what is under way go, or those of them who wait for news."""
+        for flight, _ in self.flights:
+            if flight.waits or not only_waiting:
+                flight.close()
 
     def drop(self, turn: HeldTurn) -> None:
         """It is over, or nobody works on it any more."""
@@ -110,18 +154,12 @@ class Desk:
 class SoakWorld:
     """One world: its desks, its dice, what was acknowledged in it, and what has happened."""
 
-    def __init__(
-        self,
-        place: str,
-        seed: object,
-        *,
-        wraps: tuple[Wrap | None, Wrap | None] = (None, None),
-    ) -> None:
-        self.place, self.dice = place, Dice("steps", seed)
-        self.twins = Differential(place, seed, wraps=wraps)
-        self.desks = [Desk(self.twins.open()) for _ in range(DESKS)]
+    def __init__(self, place: str, seed: object, wraps: Wraps) -> None:
+        self.dice = Dice("steps", seed)
+        self.sides = Differential(place, seed, wraps)
+        self.desks = [Desk(self.sides.open()) for _ in range(DESKS)]
         self.left_behind: list[Desk] = []
-        self.ledger = Acknowledged()
+        self.acknowledged = Acknowledged()
         self.readers: list[Reader] = []
         self.known: set[str] = set()
         self.lost: set[str] = set()
@@ -137,37 +175,29 @@ class SoakWorld:
     def word(self, about: str) -> str:
         """Words like no others, now and then such as nobody expects."""
         self.words += 1
-        odd = {
-            "": 20,
-            " \U0001f980": 1,
-            " \x00": 1,
-            " \ud800": 1,
-            " ä\u0308漢": 1,
-            " long" * 2000: 1,
-        }
-        return f"{about} {self.words}{self.dice.weighted(odd)}"
+        return f"{about} {self.words}{self.dice.weighted(ODD_ENDINGS)}"
 
-    def ask(self, work: Callable[[Side], Any]) -> Answer:
-        """Does this on both sides at once."""
-        return self._noted(self.twins.ask(work))
+    def ask(self, work: Callable[..., Any], *pairs: Pair) -> Answer:
+        """Does this on both sides at once, with what each has of these pairs."""
+        return self._noted(ask(work, *pairs))
 
     def call(
         self,
         desk: Desk,
-        plan: Callable[[Side], Plan[Any]],
         then: Then,
-        *,
+        plan: Callable[..., Plan[Any]],
+        *pairs: Pair,
         flies: float = 0.0,
     ) -> None:
-        """Calls on both sides; `then` is told what came of it, at once or, if it flies or has to
-        wait, later on, and whether it was at once.
+        """Calls on both sides, with what each has of these pairs; `then` is given what came of it,
+        at once or, if it flies or has to wait, later on.
         """
-        flight = self.twins.begin(plan)
+        flight = begin(plan, *pairs)
         may_fly = len(desk.flights) < FLIGHTS_MAX
         if may_fly and self.dice.happens(flies):
             desk.flights.append((flight, then))
         elif flight.run():
-            then(self._noted(flight.answer), True)
+            then(self._noted(flight.answer))
         else:
             desk.flights.append((flight, then))
 
@@ -179,7 +209,9 @@ class SoakWorld:
             flight.move()
             if flight.done:
                 del desk.flights[index]
-                then(self._noted(flight.answer), False)
+                answer = self._noted(flight.answer)
+                answer.at_once = False
+                then(answer)
                 return
 
     def _noted(self, answer: Answer) -> Answer:
@@ -206,8 +238,7 @@ class SoakWorld:
 
     def close(self, desk: Desk) -> None:
         """Its callers leave, and its store is closed."""
-        for flight, _ in desk.flights:
-            flight.close()
+        desk.leave_flights()
         self.calm(desk)
         for store in desk.stores:
             store.close()
@@ -217,32 +248,29 @@ class SoakWorld:
         Those who wait with a message take their leave: a living process is waited for, and this one
         lives as far as anybody can tell.
         """
-        for flight, _ in desk.flights:
-            if flight.waits:
-                flight.close()
+        desk.leave_flights(only_waiting=True)
         self.calm(desk)
         self.left_behind.append(desk)
 
     def replace(self, desk: Desk) -> Desk:
         """Another desk in its place."""
-        new = Desk(self.twins.open())
+        new = Desk(self.sides.open())
         self.desks[self.desks.index(desk)] = new
         return new
 
     def calm(self, desk: Desk) -> None:
         """What this desk has submitted and nobody waits for is done."""
-        for side in self.twins.sides:
-            desk.engine(side).submit(()).result()
+        for engine in desk.engines:
+            engine.submit(()).result()
 
     def end(self) -> None:
         """The world ends; what was left behind is let go of, and ends nothing any more."""
         for desk in self.left_behind:
-            for flight, _ in desk.flights:
-                flight.close()
+            desk.leave_flights()
             with contextlib.suppress(HoldfastError):
                 self.calm(desk)
-            for side in self.twins.sides:
-                desk.engine(side).close()
+            for engine in desk.engines:
+                engine.close()
         for desk in self.desks:
             self.close(desk)
 
@@ -252,16 +280,15 @@ class SoakWorld:
         """Both sides are alike in all that can be read; of each log, what has come since the last
         look.
         """
-        desk = self.awake()
-        kept, told = (
-            _reading(desk.engine(side), self._heads) for side in self.twins.sides
+        disk, reference = (
+            _reading(engine, self._heads) for engine in self.awake().engines
         )
-        for (name, one), (_, two) in zip(kept, told, strict=True):
+        for (name, one), (_, two) in zip(disk, reference, strict=True):
             if one != two:
                 raise Broken(
-                    f"{name} on disk: {_short(one)}; in the reference: {_short(two)}"
+                    f"{name} on disk: {short(one)}; in the reference: {short(two)}"
                 )
-        for name, entries in told:
+        for name, entries in reference:
             if name.startswith("log ") and entries:
                 self._heads[name.removeprefix("log ")] = entries[-1].seq
 
@@ -269,41 +296,19 @@ class SoakWorld:
         """Everything is held against the store, on both sides."""
         self._heads.clear()
         self.compare()
-        desk = self.awake()
         found = []
-        for side in self.twins.sides:
-            store: Store = desk.stores.of(side)
-            where = "on disk" if side is self.twins.kept else "in the reference"
-            for sentence in (*judge(store, self.ledger), *self._misled(store)):
-                found.append(f"{where}, {sentence}")
+        places = ("on disk", "in the reference")
+        for place, store in zip(places, self.awake().stores, strict=True):
+            for sentence in judge(store, self.acknowledged):
+                found.append(f"{place}, {sentence}")
+            for reader in self.readers:
+                for sentence in reader.misled(store):
+                    session = reader.session[:8]
+                    found.append(f"{place}, session {session}: {sentence} (I-15)")
         if found:
             raise Broken("\n".join(found))
+        # Again: a look settles turns whose owner is gone, on both sides alike.
         self.compare()
-
-    def _misled(self, store: Store) -> list[str]:
-        """Readers who missed something or heard it twice (I-15)."""
-        found = []
-        for reader in self.readers:
-            if reader.seqs != list(range(1, len(reader.seqs) + 1)):
-                found.append(
-                    f"session {reader.session[:8]}: a reader was told the seqs {reader.seqs} (I-15)"
-                )
-            texts = {
-                message.id: message
-                for message in store.get(reader.session).transcript()
-            }
-            for id, text in reader.texts.items():
-                message = texts.get(id)
-                if message is not None and message.state == "erased":
-                    continue
-                whole = message is not None and message.seq <= len(reader.seqs)
-                if message is not None and (
-                    message.text != text if whole else not message.text.startswith(text)
-                ):
-                    found.append(
-                        f"session {reader.session[:8]}: {id} was told as {text!r} (I-15)"
-                    )
-        return found
 
     def is_lost(self, session: str) -> bool:
         """Whether it was erased, or shares the past of one that was."""
@@ -319,13 +324,12 @@ class SoakWorld:
     @property
     def logs(self) -> str:
         """A digest of all logs on disk."""
-        engine = self.awake().engine(self.twins.kept)
+        engine = self.awake().engines[0]
         digest = hashlib.blake2b(digest_size=16)
         for state in engine.find(TENANT, "", MANY):
             for entry in engine.entries(state.id, limit=MANY):
-                digest.update(
-                    msgspec.json.encode([state.id, *msgspec.structs.astuple(entry)])
-                )
+                row = [state.id, *msgspec.structs.astuple(entry)]
+                digest.update(msgspec.json.encode(row))
         return digest.hexdigest()
 
 
@@ -333,29 +337,20 @@ def _reading(engine: Engine, heads: dict[str, int]) -> list[tuple[str, Any]]:
     """All that can be read, without what an engine may choose."""
     out: list[tuple[str, Any]] = []
     for state in engine.find(TENANT, "", MANY):
-        out.append(
-            (f"the state of {state.id}", msgspec.structs.replace(state, journal=0))
-        )
+        # Where a journal lies is for an engine to say.
+        out.append((f"the state of {state.id}", replace(state, journal=0)))
         entries = engine.entries(state.id, after=heads.get(state.id, 0), limit=MANY)
         out.append((f"log {state.id}", [_comparable(entry) for entry in entries]))
         out.append((f"the inbox of {state.id}", engine.inbox(state.id)))
+        # After a turn an engine may drop its rows.
         if state.turn is not None:
             rows = engine.journal(state.id, after=state.journal, limit=MANY)
-            out.append(
-                (
-                    f"the journal of {state.id}",
-                    [(row.turn, row.message, row.index, row.body) for row in rows],
-                )
-            )
+            chunks = [replace(row, position=0) for row in rows]
+            out.append((f"the journal of {state.id}", chunks))
     out.append(("the outbox", engine.outbox(TENANT, limit=MANY)))
     return out
 
 
 def _comparable(entry: Entry) -> Entry:
     """An audit entry says what was taken from the store, which is for its engine to say."""
-    return msgspec.structs.replace(entry, note=b"") if entry.kind == "erased" else entry
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 1000 else f"{text[:1000]}…"
+    return replace(entry, note=b"") if entry.kind == "erased" else entry

@@ -6,7 +6,7 @@ from typing import Any
 Payload = dict[str, Any]
 
 
-def chat_call(id: str, name: str, arguments: str) -> Payload:
+def completions_call(id: str, name: str, arguments: str) -> Payload:
     """A call of a tool, as it stands in a finished message."""
     function = {"name": name, "arguments": arguments}
     return {"id": id, "type": "function", "function": function}
@@ -16,12 +16,12 @@ def call_deltas(
     index: int, id: str, name: str, pieces: Iterable[str]
 ) -> Iterator[Payload]:
     """A call of a tool as it is streamed: first its name, then its arguments piece by piece."""
-    yield {"tool_calls": [{"index": index, **chat_call(id, name, "")}]}
+    yield {"tool_calls": [{"index": index, **completions_call(id, name, "")}]}
     for piece in pieces:
         yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def chat_chunks(
+def completions_chunks(
     deltas: Iterable[Payload], finish: str | None, **about: str
 ) -> Iterator[Payload]:
     """A chunk for each delta, and one that says why the stream ends, unless it breaks off.
