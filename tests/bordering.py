@@ -51,6 +51,7 @@ RIGHT: dict[str, Any] = {
     "reply_to": "r",
     "lease_s": 30,
     "on_busy": "interrupt",
+    "chunk": "a piece",
     "format": "openai.chat",
     "reset": None,
     "create": True,
@@ -100,7 +101,7 @@ RIGHT: dict[str, Any] = {
 stands before it.
 """
 
-METHODS_OF = ("Store", "Session", "Turn", "Owed", "AgentCache")
+METHODS_OF = ("Store", "Session", "Turn", "PushStream", "Owed", "AgentCache")
 """The classes whose methods are walked; each one's async twin is walked with it."""
 MADE = {
     "open": {
@@ -266,6 +267,9 @@ class Walk:
             self.held.append(turn)
             await maybe(turn.call("pay", {"a": 1}, call_id="asked", needs_approval=True))
             return session
+        if face == "PushStream":
+            self.held.append(turn)
+            return turn.stream()
         return turn
 
     async def call(self, face: str, method: str, parameter: str, odd: Any) -> None:

@@ -4,6 +4,7 @@ Everything here reads through a store handle of its own or through the engine of
 process would.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from holdfast.domain.entry import note_of
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine
 from holdfast.runtime.clock import RealWorld
+from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store, open_store
 
 
@@ -94,3 +96,15 @@ def told(session: Any) -> list[tuple[str, str, str]]:
 def waiters(store: Store, session_id: str) -> list[str | None]:
     """Who waits with each message of the inbox."""
     return [waiting.waiter for waiting in store._work.engine.inbox(session_id)]
+
+
+def when(session: Session, condition: Callable[[], Any]) -> None:
+    """Waits for the session's news until this is so."""
+    news = threading.Event()
+    stop = session._log.engine.watch(session.id, news.set)
+    try:
+        while not condition():
+            news.wait(0.05)
+            news.clear()
+    finally:
+        stop()

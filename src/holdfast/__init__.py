@@ -31,6 +31,7 @@ from holdfast.runtime.store import open_store as open
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.turns.delivery import Delivery
 from holdfast.runtime.turns.outbox import Owed, Receipt
+from holdfast.runtime.turns.push_stream import PushStream
 
 if TYPE_CHECKING:
     from holdfast.engine.store_info import Backup, Problem, StoreInfo
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.transfer.copy_store import Copied, Progress, Salvaged, copy
     from holdfast.runtime.turn_async import AsyncTurn, StartingTurn
     from holdfast.runtime.turns.delivery_async import AsyncDelivery
+    from holdfast.runtime.turns.push_stream_async import AsyncPushStream
 
 __version__ = "0.1.0"
 
@@ -60,6 +62,7 @@ __all__ = [
     "AgentCache",
     "AsyncDelivery",
     "AsyncOwed",
+    "AsyncPushStream",
     "AsyncSession",
     "AsyncStore",
     "AsyncTurn",
@@ -90,6 +93,7 @@ __all__ = [
     "Policy",
     "Problem",
     "Progress",
+    "PushStream",
     "Receipt",
     "Recorded",
     "Salvaged",
@@ -115,6 +119,7 @@ __all__ = [
 _LATER = {
     "AgentCache": "runtime.agent_cache",
     "AsyncDelivery": "runtime.turns.delivery_async",
+    "AsyncPushStream": "runtime.turns.push_stream_async",
     "AsyncOwed": "runtime.aio",
     "AsyncSession": "runtime.aio",
     "AsyncStore": "runtime.aio",

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.errors import AlreadyAccepted, SessionBusy, TurnInterrupted
 from holdfast.testing.providers import check
-from looking import end_notes, ends, other_handle, told, waiters
+from looking import end_notes, ends, other_handle, told, waiters, when
 from procs import child
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
@@ -59,18 +59,6 @@ def in_thread(work):
         return box["value"]
 
     return joined
-
-
-def when(session, condition):
-    """Waits for the session's news until this is so."""
-    news = threading.Event()
-    stop = session._log.engine.watch(session.id, news.set)
-    try:
-        while not condition():
-            news.wait(0.05)
-            news.clear()
-    finally:
-        stop()
 
 
 async def given_up(starting, session):

@@ -60,6 +60,8 @@ PARAMETERS = {
     "Turn.context.format": "how messages are shaped; by default as the turn's own message",
     "Turn.add.format": "how the message is shaped; by default as the turn's own message",
     "Turn.add_all.format": "how the messages are shaped; by default as the turn's own message",
+    "Turn.stream.format": 'how the chunks are shaped: `"text"` for plain strings, or the name of '
+    "a format",
     "Turn.deliver.format": 'how the chunks are shaped: `"text"` for plain strings, or the name of '
     "a format",
     "chunks": "the stream: an iterable of strings, of a provider's chunks as dicts, or of its "
@@ -73,6 +75,8 @@ PARAMETERS = {
     "labels": "the labels, as keyword arguments",
     # Rules and choices
     "reset": "when the key gets a new session: a policy, such as `Idle(hours=4) | Daily()`",
+    "take": "just these messages of the inbox: ids, messages or receipts; without it, all that wait",
+    "chunk": "what comes next: text, or a chunk of the stream's format as a dict or SDK object",
     "on_busy": 'while another turn runs: `"wait"` for it, `"interrupt"` it, or `"refuse"` with '
     "`SessionBusy`",
     "state": "only sessions in this state",

@@ -85,6 +85,7 @@ class AsyncSession:
         on_busy: OnBusy = "wait",
         reply_to: str | int | None = None,
         lease_s: float = 30,
+        take: Sequence[str | Message | Receipt] | None = None,
     ) -> StartingTurn:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable once
         this was awaited.
@@ -97,6 +98,7 @@ class AsyncSession:
             on_busy=on_busy,
             reply_to=reply_to,
             lease_s=lease_s,
+            take=take,
         )
         return StartingTurn(start(self._log, wish))
 
@@ -309,6 +311,7 @@ class AsyncStore:
         on_busy: OnBusy = "wait",
         reply_to: str | int | None = None,
         lease_s: float = 30,
+        take: Sequence[str | Message | Receipt] | None = None,
     ) -> StartingTurn:
         """Starts a turn in the key's current session, which is made if there is none and reset if
         that is due: what a gateway calls for each inbound message. All is one transaction;
@@ -322,6 +325,7 @@ class AsyncStore:
             on_busy=on_busy,
             reply_to=reply_to,
             lease_s=lease_s,
+            take=take,
         )
         return StartingTurn(start_turn(self._work, key, request, reset=reset))
 

@@ -150,6 +150,32 @@ def _world(parameter: str, value: Any) -> Any:
     )
 
 
+def _chunk(parameter: str, value: Any) -> Any:
+    # A callback that has nothing to say often says None; nothing is stored for it.
+    if value is not None:
+        return str.__str__(value) if isinstance(value, str) else value
+    takes = "text, or a chunk of the stream's format"
+    raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+
+
+def _messages_named(parameter: str, value: Any) -> Any:
+    takes = "a list of messages that wait: ids, messages or receipts"
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+    ids = []
+    for each in value:
+        named = each
+        # By their fields: importing the classes here would close a circle.
+        for field in ("message_id", "id"):
+            if not isinstance(named, str):
+                named = getattr(each, field, None)
+        if not isinstance(named, str) or not named:
+            given = f"a list with {kind_of(each)} in it"
+            raise BadArgument(parameter=parameter, takes=takes, given=given)
+        ids.append(str.__str__(named))
+    return tuple(ids)
+
+
 def _session(parameter: str, value: Any) -> Any:
     if all(hasattr(value, each) for each in ("tenant", "key", "id", "epoch")):
         return value
@@ -205,6 +231,8 @@ RULES: dict[str, Rule] = {
     "messages": kind(
         "a list of messages", Sequence, unless=(str, bytes, bytearray, memoryview)
     ),
+    "take": _messages_named,
+    "chunk": _chunk,
     "format": format_name,
     "Turn.deliver.format": stream_format,
     "Turn.stream.format": stream_format,

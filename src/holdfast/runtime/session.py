@@ -22,6 +22,7 @@ from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turn import Turn
+from holdfast.runtime.turns.outbox import Receipt
 from holdfast.runtime.turns.start_turn import TurnRequest, start
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Session:
         on_busy: OnBusy = "wait",
         reply_to: str | int | None = None,
         lease_s: float = 30,
+        take: Sequence[str | Message | Receipt] | None = None,
     ) -> Turn:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable when
         this returns.
@@ -75,6 +77,7 @@ class Session:
             on_busy=on_busy,
             reply_to=reply_to,
             lease_s=lease_s,
+            take=take,
         )
         return Turn(run(start(self._log, wish)))
 

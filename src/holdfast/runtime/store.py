@@ -1,6 +1,7 @@
 """A store: all sessions of one tenant in one place."""
 
 import os
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from holdfast.runtime.changes.open_session import (
 )
 from holdfast.runtime.changes.receive import accept, start_turn
 from holdfast.runtime.clock import World
+from holdfast.runtime.live.message import Message
 from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.session import Session
@@ -63,6 +65,7 @@ class Store:
         on_busy: OnBusy = "wait",
         reply_to: str | int | None = None,
         lease_s: float = 30,
+        take: Sequence[str | Message | Receipt] | None = None,
     ) -> Turn:
         """Starts a turn in the key's current session, which is made if there is none and reset if
         that is due: what a gateway calls for each inbound message. All is one transaction;
@@ -76,6 +79,7 @@ class Store:
             on_busy=on_busy,
             reply_to=reply_to,
             lease_s=lease_s,
+            take=take,
         )
         return Turn(run(start_turn(self._work, key, request, reset=reset)))
 

@@ -13,6 +13,7 @@ from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.delivery import Delivery
 from holdfast.runtime.turns.end_turn import Ending, words_of
+from holdfast.runtime.turns.push_stream import PushStream
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import Leaving, enter
 
@@ -45,6 +46,13 @@ class Turn:
         there, leaves a partial message.
         """
         return Delivery(self._work, chunks, format)
+
+    def stream(self, format: str = "text") -> PushStream:
+        """A message from a source that pushes its chunks, from any thread: `push(chunk)` returns
+        the text to show once it is durable, `close()` ends the message. One that is not closed is
+        cut off by the turn's end, and so is the turn.
+        """
+        return PushStream(self._work, format)
 
     def say(self, text: str) -> str:
         """Stores a text as a whole message of the agent and returns it, to be shown."""

@@ -14,6 +14,7 @@ from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.delivery_async import AsyncDelivery
 from holdfast.runtime.turns.end_turn import Ending, words_of
+from holdfast.runtime.turns.push_stream_async import AsyncPushStream
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
 
@@ -42,6 +43,12 @@ class AsyncTurn:
     ) -> AsyncDelivery:
         """Stores a streamed answer and yields its text, each piece after it is durable."""
         return AsyncDelivery(self._work, chunks, format)
+
+    def stream(self, format: str = "text") -> AsyncPushStream:
+        """A message from a source that pushes its chunks: `push(chunk)` returns the text to show
+        once it is durable, `close()` ends the message.
+        """
+        return AsyncPushStream(self._work, format)
 
     def say(self, text: str) -> Awaitable[str]:
         """Stores a text as a whole message of the agent and returns it, to be shown."""

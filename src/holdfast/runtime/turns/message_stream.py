@@ -10,6 +10,7 @@ text was shown, marked partial, in the neutral format, with all that the journal
 part of type `unread`.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -58,10 +59,16 @@ class Stream:
         """Whether something of it could not be read."""
         self.closed = False
         """Whether its reader is done with it."""
+        self.shut = False
+        """Whether its message is being made: nothing more can be in it."""
         self.tie: Callable[[], Any] | None = None
         """A weak reference to its reader."""
         self.let_go: Callable[[], None] = _nothing
         """Closes its source, without waiting for that; called when its reader is gone."""
+        self.lock = threading.Lock()
+        """Held while a chunk is taken and submitted, and while the stream is shut: a chunk is in
+        the message, or it is refused.
+        """
         self.draft: Draft | None = None
         self.submitted = False
         self.ticket: Ticket | None = None

@@ -190,11 +190,21 @@ class RunningTurn:
 
     def store_chunks(self, stream: Stream, chunks: Iterable[Any]) -> Plan[str]:
         """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
-        chunk, text = stream.take(chunks)
-        if chunk is not None:
-            yield from self._store(
-                Write(self.session.id, fence=self.number, chunk=chunk)
-            )
+        if self.ended:
+            raise (yield from self.interrupted())
+        with stream.lock:
+            if stream.shut:
+                # The message was made without this, which is shown to nobody.
+                raise TurnInterrupted(turn_id=self.id, reason="it is ending")
+            chunk, text = stream.take(chunks)
+            if chunk is None:
+                return text
+            # Under the lock: rows are in the journal in the order of their numbers.
+            write = Write(self.session.id, fence=self.number, chunk=chunk)
+            ticket = self.session.submit(write)
+        outcome = yield from wait_for(ticket)
+        if isinstance(outcome, Refused):
+            raise (yield from self.interrupted())
         return text
 
     def close_stream(self, stream: Stream) -> Plan[None]:
@@ -246,6 +256,8 @@ class RunningTurn:
         """
         if stream.draft is not None:
             return
+        with stream.lock:
+            stream.shut = True
         try:
             spoken = stream.message()
         except Exception:

@@ -6,7 +6,7 @@ transaction, or in the inbox while it waits for its turn.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ class TurnRequest:
         on_busy: str,
         reply_to: Checked,
         lease_s: float,
+        take: Sequence[Any] | None = None,
     ) -> None:
         self.format, self.event_id, self.on_busy, self.reply_to = (
             format,
@@ -68,6 +69,7 @@ class TurnRequest:
             reply_to,
         )
         self.lease_s = lease_s
+        self.take = take
         self.spoken: Spoken | None = None
         if message is not None:
             self.spoken = speak(
@@ -132,9 +134,7 @@ def first_write(
     wait with.
     """
     own = wish.draft(session)
-    mine = {wish.id}
-    is_free = partial(session.keeper.leases.is_free, session.id)
-    takes = tuple(w.message for w in waiting if w.message in mine or is_free(w))
+    takes = _takes(session, wish, waiting)
     # The message's own event goes with its draft, which is the first of the commit.
     note = TurnStarted(
         takes=tuple(message.hex() for message in takes)
@@ -150,6 +150,22 @@ def first_write(
         start=Start(wish.waiter, wish.lease_s),
         takes=takes,
     )
+
+
+def _takes(
+    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+) -> tuple[bytes, ...]:
+    """What this wish's turn takes from the inbox: what was named, or else all that nobody waits
+    with; and always the wish's own message.
+    """
+    is_free = partial(session.keeper.leases.is_free, session.id)
+    free = {w.message.hex() for w in waiting if is_free(w)}
+    named = free if wish.take is None else set(wish.take)
+    for id in named - free:
+        hint = "it is not in the inbox, or another caller waits with it"
+        raise NotFound(what="message", name=id, hint=hint)
+    named.add(wish.id.hex())
+    return tuple(w.message for w in waiting if w.message.hex() in named)
 
 
 def commit_start(

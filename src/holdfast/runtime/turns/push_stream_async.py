@@ -1,0 +1,44 @@
+"""A message whose source pushes, for asyncio; see `push_stream`."""
+
+from collections.abc import Awaitable
+from types import TracebackType
+from typing import Any
+
+from holdfast.runtime.border import bordered
+from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.turns.push_stream import OpenStream
+from holdfast.runtime.turns.running_turn import RunningTurn
+
+
+@bordered
+class AsyncPushStream:
+    """A message of a turn, from a source that pushes. In an `async with` block it is closed by
+    leaving the block, and cut off by an exception.
+    """
+
+    def __init__(self, work: RunningTurn, format: str) -> None:
+        self._open = OpenStream(work, format)
+        self.message_id = self._open.stream.id.hex()
+
+    async def push(self, chunk: Any) -> str:
+        """Stores a chunk and returns its text, to be shown: it is durable now."""
+        self._open.begin(self, chunk)
+        return await arun(self._open.push(chunk))
+
+    def close(self) -> Awaitable[None]:
+        """Ends the message; a second time does nothing."""
+        return arun(self._open.close())
+
+    async def __aenter__(self) -> "AsyncPushStream":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await arun(self._open.close())
+        else:
+            await arun(self._open.leave(error))
