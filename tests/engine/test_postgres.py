@@ -259,7 +259,7 @@ def test_a_pooler_that_mixes_up_prepared_statements_is_borne(place: str, opening
     engine = opening(place, writers=1)
     session = opened(engine, 1)
     for seq in range(2, 8):
-        line = engine._batch_writers[0]._line
+        line = engine._batch_writers[0]._kept.line
         assert line is not None
         line.connection.pgconn.exec_(b"DEALLOCATE ALL")  # behind the driver's back
         assert did(engine, Write(session, drafts=drafts())).seq == seq
@@ -428,9 +428,9 @@ def test_nobody_reads_or_writes_on_a_connection_to_a_server_that_was_replaced(
     """It was fine when it was made; meanwhile another connection has met the server's successor."""
     engine = opening(place, writers=1, retry_s=0.0)
     session = opened(engine, 1)
-    line = engine._batch_writers[0]._line
+    line = engine._batch_writers[0]._kept.line
     assert line is not None and line.identity is not None
-    engine._readers._address.primary.admit(
+    engine._readers._cluster.primary.admit(
         line.identity._replace(timeline=line.identity.timeline + 1)
     )
     for ask_it in (

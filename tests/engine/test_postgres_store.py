@@ -84,7 +84,7 @@ def test_a_store_that_was_migrated_meanwhile_is_refused_at_the_next_connection(
     engine = opening(place, writers=1)
     session = opened(engine, 1)
     ask(place, "UPDATE store SET value = '99'")
-    for line in list(engine._watchdog._lines):
+    for line in list(engine._cluster.watchdog._lines):
         line.hang_up()
     for _ in range(3):  # nobody goes on with a connection on which it was refused
         with pytest.raises(SchemaMismatch):

@@ -18,7 +18,7 @@ writer waits for them.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -34,15 +34,11 @@ from holdfast.engine.postgres.guard_rows import (
     questions,
     session_places,
 )
+from holdfast.engine.postgres.kept_connection import KeptConnection
 from holdfast.engine.postgres.maintenance.erase import apart, erasures
-from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.prepared_append import PreparedAppend
-from holdfast.engine.postgres.server.binary_arrays import Ids
-from holdfast.engine.postgres.server.connection import (
-    Address,
-    ServerConnection,
-    Watchdog,
-)
+from holdfast.engine.postgres.server.cluster import Cluster
+from holdfast.engine.postgres.server.connection import ServerConnection
 from holdfast.engine.postgres.server.driver_errors import (
     UNPREPARED,
     Stalled,
@@ -53,7 +49,6 @@ from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import is_id, name
 from holdfast.engine.postgres.tenant_cache import TenantCache
 from holdfast.engine.protocol import (
-    Chance,
     Commits,
     Outcome,
     Refused,
@@ -97,55 +92,39 @@ class BatchWriter:
 
     def __init__(
         self,
-        address: Address,
-        watchdog: Watchdog,
+        cluster: Cluster,
         tenants: TenantCache,
         acknowledged: AcknowledgedHeads,
         *,
         lasting: bool,
-        retry: Callable[[], Retry],
-        chance: Chance,
         blocked: BlockedCommits | None = None,
     ) -> None:
-        self._address = address
-        self._watchdog = watchdog
+        self._cluster = cluster
         self._tenants = tenants
         self._acknowledged = acknowledged
         self._lasting = lasting
-        self._retry = retry
         self._state = BatchState()
-        self._line: ServerConnection | None = None
-        self._swift: PreparedAppend | None = None
+        self._kept = KeptConnection(cluster, self._greet)
+        self.connect, self.close = self._kept.get, self._kept.drop
+        self._prepared_append: PreparedAppend | None = None
         self._attempt: Attempt | None = None
-        self._stamp = self._first_stamp = int.from_bytes(chance(8), "big") & _STAMPS
-        self._prepared = True
+        chance = int.from_bytes(cluster.chance(8), "big")
+        self._stamp = self._first_stamp = chance & _STAMPS
         self._blocked = blocked
         self._sure = False
         """Whether commits on this connection are answered, as far as is known."""
 
-    def connect(self) -> ServerConnection:
-        """The connection, made if there is none. Raises the driver's errors."""
-        if self._line is not None and self._address.primary.is_outdated(
-            self._line.identity
-        ):
-            self.close()
-        if self._line is None or self._line.connection.closed:
-            self._line = reach(self._address, self._watchdog, prepared=self._prepared)
-            self._sure = False
-            self._limit(self._line)
-            self._swift = PreparedAppend.on(self._line)
-        return self._line
-
-    def _limit(self, line: ServerConnection) -> None:
-        """Tells the server how long a transaction on this connection may take. Behind a pooler each
-        one says so.
-        """
+    def _greet(self, line: ServerConnection) -> None:
+        """Tells the server how long a transaction on a new connection may take."""
+        self._sure = False
+        # behind a pooler each transaction says so
         if not line.pooled:
             # a database without them
             with contextlib.suppress(
                 psycopg.ProgrammingError, psycopg.NotSupportedError
             ):
                 line.run("limits", LIMITS | {"once": False})
+        self._prepared_append = PreparedAppend.on(line)
 
     def apply(self, commits: Commits) -> list[Any]:
         """Answers every commit of a batch; what concerns a session that waits aside is answered
@@ -183,7 +162,7 @@ class BatchWriter:
             if len(commits) > 1:  # a commit that makes no sense fails alone
                 return [self._answers([commit])[0] for commit in commits]
             if isinstance(error, psycopg.Error):
-                return [translate(error, self._address.shown)]
+                return [translate(error, self._cluster.where)]
             return [error]
 
     def _carry(self, commits: Commits, swiftly: bool) -> list[Any]:
@@ -212,7 +191,7 @@ class BatchWriter:
                     and not doubts
                 ):
                     self._step_aside(commits)
-                retry = retry or self._retry()
+                retry = retry or self._cluster.retry()
                 retry.pause(error, in_doubt=bool(doubts))
             except BaseException:
                 self._clear(commits)
@@ -247,7 +226,7 @@ class BatchWriter:
         line = self.connect()
         if not self._sure:
             [(commits, longest_s)] = line.run(
-                "stalled", {"seconds": self._watchdog.answer_s / 2}
+                "stalled", {"seconds": self._cluster.watchdog.answer_s / 2}
             )
             if commits:
                 raise Stalled(commits, longest_s)
@@ -260,17 +239,14 @@ class BatchWriter:
         sense.
         """
         means = verdict(error)
+        line = self._kept.line
         if self._attempt is not None and (
-            means == "unknown" or self._line is None or self._line.connection.closed
+            means == "unknown" or line is None or line.connection.closed
         ):
             doubts.append(self._attempt)
-        if error.sqlstate in UNPREPARED:
-            self._prepared = (
-                False  # a pooler is in between that does not keep them apart
-            )
-        if (
-            means == "unknown" and not isinstance(error, Unreplicated | Stalled)
-        ) or error.sqlstate in UNPREPARED:
+        self._kept.note(error)
+        is_lost = means == "unknown" and not isinstance(error, Unreplicated | Stalled)
+        if is_lost or error.sqlstate in UNPREPARED:
             self.close()
         self._clear(commits)
         if means == "senseless":
@@ -278,17 +254,13 @@ class BatchWriter:
 
     def _clear(self, commits: Commits) -> None:
         self._state.forget(commits)
-        if self._line is not None:
+        line = self._kept.line
+        if line is not None:
             try:
-                with self._line.asking() as connection:
+                with line.asking() as connection:
                     connection.rollback()
             except psycopg.Error:
                 self.close()
-
-    def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
 
     # In one round trip.
 
@@ -304,10 +276,10 @@ class BatchWriter:
         line = self.connect()
         self._note_attempt(outcomes)
         lasting = self._is_lasting(commits)
-        if batch.is_plain and self._swift is not None:
+        if batch.is_plain and self._prepared_append is not None:
             line.harmless = False  # its end is a commit
             with line.asking():
-                self._swift.run(*append(batch, lasting=lasting))
+                self._prepared_append.run(*append(batch, lasting=lasting))
         elif batch.is_plain:
             line.run(*append(batch, lasting=lasting))
         else:
@@ -364,24 +336,17 @@ class BatchWriter:
         to it in the same batch, it may be there already, and be somebody else's.
         """
         made: dict[str, bytes] = {}
-        places: dict[str, bytes] = {}
-        unknown: list[str] = []
+        others: dict[str, None] = {}
         for write in writes:
-            if write.open is not None:
-                if not is_id(write.session):
-                    raise ValueError(f"a session's id is a UUID, not {write.session!r}")
-                made[write.session] = name(write.open.tenant, "tenant")
-            elif write.session not in places:
-                tenant = self._tenants.get(write.session)
-                if tenant is not None:
-                    places[write.session] = tenant
-                elif is_id(write.session):
-                    unknown.append(write.session)
-        if unknown:
-            found = self.connect().run("tenants", {"id": Ids(unknown)})
-            self._tenants.learn(found)
-            places |= dict(found)
-        return made | places
+            if write.open is None:
+                others[write.session] = None
+                continue
+            if not is_id(write.session):
+                raise ValueError(f"a session's id is a UUID, not {write.session!r}")
+            made[write.session] = name(write.open.tenant, "tenant")
+        return made | self._tenants.find(
+            others, lambda ids: self.connect().run("tenants", {"id": ids})
+        )
 
     def _load(
         self,
@@ -487,7 +452,7 @@ class BatchWriter:
 
     def _beginning(self, lasting: bool) -> list[Statement]:
         statements: list[Statement] = [("begin", None)]
-        if self._line is not None and self._line.pooled:
+        if self._kept.line is not None and self._kept.line.pooled:
             statements.append(("limits", LIMITS | {"once": True}))
         if not lasting:
             statements.append(("fleeting", None))

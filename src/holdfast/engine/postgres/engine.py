@@ -1,5 +1,6 @@
 """The PostgreSQL engine: a pool of writers, and readers beside them."""
 
+import contextlib
 import os
 import warnings
 import weakref
@@ -26,11 +27,10 @@ from holdfast.engine.postgres.maintenance import migrate, sizes
 from holdfast.engine.postgres.readers import Check, PostgresReaders, whole_body
 from holdfast.engine.postgres.search import PostgresSearch
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
-from holdfast.engine.postgres.server.connection import Address, Watchdog
+from holdfast.engine.postgres.server.cluster import ANSWER_S, RETRY_S, Cluster
 from holdfast.engine.postgres.server.driver_errors import translate
 from holdfast.engine.postgres.server.primary import Outdated
 from holdfast.engine.postgres.server.replication import Replication
-from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import (
     FIRST,
     is_id,
@@ -58,7 +58,6 @@ from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable, WeaklyReplicated
 
-RETRY_S, ANSWER_S = 30.0, 15.0
 ASKED_OF_MANY = frozenset(("inbox", "debts_of"))
 """What the guards of a batch ask about many sessions at once: rows name theirs first."""
 
@@ -86,27 +85,29 @@ class PostgresEngine(EngineReads):
         answer_s: float = ANSWER_S,
         read_only: bool = False,
     ) -> None:
-        address = Address(dsn, tick=tick, read_only=read_only)
-        super().__init__(address.shown)
+        cluster = self._cluster = Cluster(
+            dsn,
+            tick=tick,
+            chance=chance,
+            retry_s=retry_s,
+            answer_s=answer_s,
+            read_only=read_only,
+        )
+        super().__init__(cluster.where)
         self.read_only = read_only
-        self._retry = partial(Retry, self.where, retry_s, tick=tick, chance=chance)
-        self._watchdog = Watchdog(answer_s)
         self._tenants = TenantCache()
         self._acknowledged = AcknowledgedHeads()
         self._lasting = durability == "power"
-        self._readers = PostgresReaders(
-            address, self._watchdog, size=readers, retry=self._retry
+        self._readers = PostgresReaders(cluster, size=readers)
+        self._searching = PostgresSearch(
+            cluster, read=self._read_slowly, words_of=words_of, read_only=read_only
         )
-        self._searching = self._search_of(address, words_of)
         make_batch_writer = partial(
             BatchWriter,
-            address,
-            self._watchdog,
+            cluster,
             self._tenants,
             self._acknowledged,
             lasting=self._lasting,
-            retry=self._retry,
-            chance=chance,
         )
         self._blocked = BlockedCommits(make_batch_writer)
         self._batch_writers: list[BatchWriter] = []
@@ -114,7 +115,7 @@ class PostgresEngine(EngineReads):
             self._batch_writers = [
                 make_batch_writer(blocked=self._blocked) for _ in range(writers)
             ]
-        self._start_background(address)
+        self._start_background()
         try:
             self._prepare()
         except BaseException:
@@ -127,23 +128,12 @@ class PostgresEngine(EngineReads):
             )
         _open.add(self)
 
-    def _search_of(self, address: Address, words_of: WordsOf | None) -> PostgresSearch:
-        return PostgresSearch(
-            address,
-            self._watchdog,
-            read=self._read_slowly,
-            words_of=words_of,
-            retry=self._retry,
-            read_only=self.read_only,
-        )
-
-    def _start_background(self, address: Address) -> None:
+    def _start_background(self) -> None:
         self._indexer = PostgresIndexer(self._searching.advance)
         batch_writers, once = self._batch_writers, self._readers.once
         self._notifier = Notifier(lambda payload: once("notify", {"payload": payload}))
         self._poller = Poller(
-            address,
-            self._watchdog,
+            self._cluster,
             self._tenants,
             watchers=self._watchers,
             is_ours=lambda stamp: any(
@@ -155,7 +145,9 @@ class PostgresEngine(EngineReads):
         if self.read_only:
             migrate.refuse_other(self._readers.read, self.where)
             return
-        migrate.prepare(self._batch_writers[0].connect, self.where, self._retry())
+        migrate.prepare(
+            self._batch_writers[0].connect, self.where, self._cluster.retry()
+        )
         weakness = self.replication().weakness if self._lasting else None
         if weakness is not None:
             warnings.warn(
@@ -212,7 +204,7 @@ class PostgresEngine(EngineReads):
         self._searching.close()
         self._readers.close()
         self._indexer.close()
-        self._watchdog.close()
+        self._cluster.watchdog.close()
         # they look, and are told that it is closed
         self._watchers.wake_those(self._watchers.watched())
 
@@ -254,17 +246,10 @@ class PostgresEngine(EngineReads):
 
     def _places(self, sessions: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The tenants and ids of those of these sessions that are there."""
-        tenants = {id: self._tenants.get(id) for id in sessions}
-        unknown = [id for id, tenant in tenants.items() if tenant is None and is_id(id)]
-        if unknown:
-            found = self._read("tenants", id=Ids(unknown))
-            self._tenants.learn(found)
-            tenants.update(found)
-        places: dict[str, dict[str, Any]] = {}
-        for id, tenant in tenants.items():
-            if tenant is not None:
-                places[id] = {"tenant": tenant, "session": id}
-        return places
+        tenants = self._tenants.find(
+            sessions, lambda ids: self._read("tenants", id=ids)
+        )
+        return {id: {"tenant": tenant, "session": id} for id, tenant in tenants.items()}
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
         until = self._acknowledged.count
@@ -387,32 +372,19 @@ class PostgresEngine(EngineReads):
         return stop
 
 
-def bring_up(
-    dsn: str,
-    *,
-    tick: Tick,
-    chance: Chance,
-    retry_s: float = RETRY_S,
-) -> tuple[int, int]:
+def bring_up(dsn: str, *, tick: Tick, chance: Chance) -> tuple[int, int]:
     """The format that a store had, and the one it has now; 0 when there was none. Safe to run
     twice, and from two machines at once.
     """
-    address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
-    retry = partial(Retry, address.shown, retry_s, tick=tick, chance=chance)
+    cluster = Cluster(dsn, tick=tick, chance=chance)
     batch_writer = BatchWriter(
-        address,
-        watchdog,
-        TenantCache(),
-        AcknowledgedHeads(),
-        lasting=True,
-        retry=retry,
-        chance=chance,
+        cluster, TenantCache(), AcknowledgedHeads(), lasting=True
     )
     try:
-        found = migrate.prepare(batch_writer.connect, address.shown, retry())
+        found = migrate.prepare(batch_writer.connect, cluster.where, cluster.retry())
     finally:
         batch_writer.close()
-        watchdog.close()
+        cluster.watchdog.close()
     return found or 0, migrate.SCHEMA_VERSION
 
 
@@ -421,17 +393,15 @@ def vacuum(dsn: str, *, tick: Tick) -> int:
     their files. The number of bytes that this has freed. It needs the rights of their owner, and
     locks one table after the other.
     """
-    address, watchdog = Address(dsn, tick=tick), Watchdog(ANSWER_S)
+    # nothing is tried again, so chance is not needed
+    cluster = Cluster(dsn, tick=tick, chance=bytes)
     try:
-        line = address.line(watchdog)
-        try:
+        with contextlib.closing(cluster.line()) as line:
             return sizes.vacuum(line)
-        finally:
-            line.close()
     except psycopg.Error as error:
-        raise translate(error, address.shown) from error
+        raise translate(error, cluster.where) from error
     finally:
-        watchdog.close()
+        cluster.watchdog.close()
 
 
 _open: "weakref.WeakSet[PostgresEngine]" = weakref.WeakSet()
@@ -444,7 +414,7 @@ def _mark_forked() -> None:
     """
     for engine in _open:
         engine._forked = True
-        engine._watchdog.abandon()
+        engine._cluster.watchdog.abandon()
 
 
 os.register_at_fork(after_in_child=_mark_forked)

@@ -15,11 +15,8 @@ from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.maintenance.migrate import reach
 from holdfast.engine.postgres.server.binary_arrays import Ints
-from holdfast.engine.postgres.server.connection import (
-    Address,
-    ServerConnection,
-    Watchdog,
-)
+from holdfast.engine.postgres.server.cluster import Cluster
+from holdfast.engine.postgres.server.connection import ServerConnection
 from holdfast.engine.postgres.server.driver_errors import UNPREPARED, translate, verdict
 from holdfast.engine.postgres.server.retry import Retry
 
@@ -37,13 +34,11 @@ class PostgresReaders:
 
     def __init__(
         self,
-        address: Address,
-        watchdog: Watchdog,
+        cluster: Cluster,
         *,
         size: int,
-        retry: Callable[[], Retry],
     ) -> None:
-        self._address, self._watchdog, self._retry = address, watchdog, retry
+        self._cluster = cluster
         self._idle: list[ServerConnection] = []
         self._free = threading.Semaphore(size)
         self._prepared = True
@@ -71,8 +66,8 @@ class PostgresReaders:
                 if error.sqlstate in UNPREPARED:
                     self._prepared = False
                 if verdict(error) == "senseless" or self._closed:
-                    raise translate(error, self._address.shown) from error
-                retry = retry or self._retry()
+                    raise translate(error, self._cluster.where) from error
+                retry = retry or self._cluster.retry()
                 retry.pause(error)
 
     def once(
@@ -100,16 +95,16 @@ class PostgresReaders:
 
     def _take(self) -> ServerConnection:
         if self._closed:
-            raise closed(self._address.shown)
+            raise closed(self._cluster.where)
         while self._idle:
             try:
                 line = self._idle.pop()
             except IndexError:  # another thread was quicker
                 break
-            if not self._address.primary.is_outdated(line.identity):
+            if not self._cluster.primary.is_outdated(line.identity):
                 return line
             line.close()
-        return reach(self._address, self._watchdog, prepared=self._prepared)
+        return reach(self._cluster, prepared=self._prepared)
 
     def _give(self, line: ServerConnection) -> None:
         self._idle.append(line)

@@ -24,16 +24,11 @@ from holdfast.domain.search.tokenize import words_in
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.batch_sql import PLACE, columns
-from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.kept_connection import KeptConnection
 from holdfast.engine.postgres.readers import whole_body
 from holdfast.engine.postgres.server.binary_arrays import Ids, Ints, Texts
-from holdfast.engine.postgres.server.connection import (
-    Address,
-    ServerConnection,
-    Watchdog,
-)
+from holdfast.engine.postgres.server.cluster import Cluster
 from holdfast.engine.postgres.server.driver_errors import translate, verdict
-from holdfast.engine.postgres.server.retry import Retry
 from holdfast.engine.postgres.server.text_as_bytes import (
     is_id,
     raw,
@@ -61,21 +56,18 @@ class PostgresSearch:
 
     def __init__(
         self,
-        address: Address,
-        watchdog: Watchdog,
+        cluster: Cluster,
         *,
         read: Read,
         words_of: WordsOf | None,
-        retry: Callable[[], Retry],
-        read_only: bool = False,
+        read_only: bool,
     ) -> None:
-        self._address, self._watchdog = address, watchdog
-        self._read, self._retry = read, retry
+        self._cluster, self._read = cluster, read
+        self._kept = KeptConnection(cluster)
         self._words_of = words_of or (lambda *entry: None)
         self._can_read = words_of is not None and not read_only
         self._closed = False
         self._gate = threading.Lock()
-        self._line: ServerConnection | None = None
 
     def search(self, sought: SearchScope, *, limit: int) -> list[Found]:
         """The newest messages that answer, newest first."""
@@ -111,8 +103,7 @@ class PostgresSearch:
     def close(self) -> None:
         self._closed = True
         with self._gate:
-            if self._line is not None:
-                self._line.close()
+            self._kept.drop()
 
     def _found(self, sought: SearchScope, size: int) -> Iterator[Found]:
         values = _values(sought)
@@ -182,17 +173,17 @@ class PostgresSearch:
         return behind
 
     def _insist(self, behind: Rows) -> bool:
-        retry = self._retry()
+        retry = self._cluster.retry()
         while True:
             with self._gate:
                 if self._closed:
-                    raise closed(self._address.shown)
+                    raise closed(self._cluster.where)
                 try:
                     return self._step(behind)
                 except psycopg.Error as error:
-                    self._drop()
+                    self._kept.drop()
                     if verdict(error) == "senseless":
-                        raise translate(error, self._address.shown) from error
+                        raise translate(error, self._cluster.where) from error
                     trouble = error
             retry.pause(trouble)
 
@@ -201,11 +192,7 @@ class PostgresSearch:
         while it reads: what it has read counts if the marks are where they were then, and is one
         transaction.
         """
-        if self._line is not None and self._address.primary.is_outdated(
-            self._line.identity
-        ):
-            self._drop()
-        line = self._line = self._line or reach(self._address, self._watchdog)
+        line = self._kept.get()
         places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
         added = columns(PLACE | {"seq": Ints}, sorted(behind))
         *_, marks, _ = line.run_all(
@@ -251,11 +238,6 @@ class PostgresSearch:
             [*_BEGIN, *work, ("note_read", read_so_far), ("commit", None)]
         )
         return bool(read or settled[0][0])
-
-    def _drop(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
 
 
 def _lexemes(tenant: bytes, words: SearchableText) -> str:

@@ -25,15 +25,11 @@ from typing import Any
 import psycopg
 
 from holdfast.engine.postgres.background.notifier import is_meant
-from holdfast.engine.postgres.maintenance.migrate import reach
+from holdfast.engine.postgres.kept_connection import KeptConnection
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids
-from holdfast.engine.postgres.server.connection import (
-    Address,
-    ServerConnection,
-    Watchdog,
-)
-from holdfast.engine.postgres.server.driver_errors import UNPREPARED, verdict
-from holdfast.engine.postgres.server.text_as_bytes import is_id
+from holdfast.engine.postgres.server.cluster import Cluster
+from holdfast.engine.postgres.server.connection import ServerConnection
+from holdfast.engine.postgres.server.driver_errors import verdict
 from holdfast.engine.postgres.tenant_cache import TenantCache
 from holdfast.engine.watchers import Watchers
 from holdfast.errors import HoldfastError
@@ -57,20 +53,19 @@ class Poller:
 
     def __init__(
         self,
-        address: Address,
-        watchdog: Watchdog,
+        cluster: Cluster,
         tenants: TenantCache,
         *,
         watchers: Watchers,
         is_ours: Callable[[int], bool],
     ) -> None:
-        self._address, self._watchdog, self._tenants = address, watchdog, tenants
+        self._kept = KeptConnection(cluster, self._listen)
+        self._tenants = tenants
         self._watchers, self._is_ours = watchers, is_ours
         self._gate = threading.Lock()
         self._roused, self._closed = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._line: ServerConnection | None = None
-        self._prepared = self._listens = True
+        self._listens = True
         self._looks_left: dict[str, int] = {}
         self._stamps: dict[str, int] = {}
 
@@ -91,7 +86,7 @@ class Poller:
         with self._gate:
             self._closed.set()
         self._roused.set()
-        line = self._line
+        line = self._kept.line
         if line is not None:
             line.hang_up()  # its answer is of no use to anybody
         thread = self._thread
@@ -108,7 +103,7 @@ class Poller:
             self._roused.wait()
             self._roused.clear()
             self._serve()
-            self._drop()
+            self._kept.drop()
 
     def _serve(self) -> None:
         """Looks until nobody watches any more."""
@@ -127,7 +122,8 @@ class Poller:
 
     @property
     def _is_hinted(self) -> bool:
-        return self._listens and self._line is not None and not self._line.pooled
+        line = self._kept.line
+        return self._listens and line is not None and not line.pooled
 
     def _choose(self) -> bool:
         """Which sessions are to be looked at: those that are watched, or were until a
@@ -144,48 +140,32 @@ class Poller:
 
     def _look(self, sessions: list[str]) -> list[str]:
         """Those of these sessions that others have written to since the last look."""
-        line = self._connected()
+        line = self._kept.get()
         found: dict[str, int] = dict(line.run("stamps", self._places(line, sessions)))
         moved = news(self._stamps, found, self._is_ours)
         self._stamps |= found
         return moved
 
     def _places(self, line: ServerConnection, sessions: list[str]) -> dict[str, Any]:
-        unknown = [id for id in sessions if self._tenants.get(id) is None and is_id(id)]
-        if unknown:
-            self._tenants.learn(line.run("tenants", {"id": Ids(unknown)}))
-        places = [
-            (tenant, id)
-            for id in sessions
-            if (tenant := self._tenants.get(id)) is not None
-        ]
-        return {
-            "tenant": Blobs(tenant for tenant, _ in places),
-            "id": Ids(id for _, id in places),
-        }
+        tenants = self._tenants.find(
+            sessions, lambda ids: line.run("tenants", {"id": ids})
+        )
+        return {"tenant": Blobs(tenants.values()), "id": Ids(tenants)}
 
     def _rest(self, pause_s: float) -> None:
         """Until the pause is over, or there is a hint that concerns somebody here."""
         self._closed.wait(GAP_S)
-        if not self._listens or self._line is None:
+        line = self._kept.line
+        if not self._listens or line is None:
             self._roused.wait(pause_s - GAP_S)
             return
-        for hint in self._line.connection.notifies(timeout=pause_s - GAP_S):
+        for hint in line.connection.notifies(timeout=pause_s - GAP_S):
             if is_meant(hint.payload, self._looks_left):
                 return
 
-    def _connected(self) -> ServerConnection:
-        if self._line is not None and self._address.primary.is_outdated(
-            self._line.identity
-        ):
-            self._drop()
-        if self._line is None:
-            self._line = reach(self._address, self._watchdog, prepared=self._prepared)
-            if self._listens and not self._line.pooled:
-                self._listen(self._line)
-        return self._line
-
     def _listen(self, line: ServerConnection) -> None:
+        if not self._listens or line.pooled:
+            return
         try:
             line.run_all([("listen", None)])
         except psycopg.Error as error:
@@ -195,17 +175,10 @@ class Poller:
 
     def _give_up(self, error: Exception) -> None:
         """For this time. Those who watch look for themselves meanwhile."""
-        if isinstance(error, psycopg.Error) and error.sqlstate in UNPREPARED:
-            self._prepared = (
-                False  # a pooler is in between that does not keep them apart
-            )
-        self._drop()
+        if isinstance(error, psycopg.Error):
+            self._kept.note(error)
+        self._kept.drop()
         self._watchers.wake_those(self._looks_left)
-
-    def _drop(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
 
 
 def pace(idle: int, *, hinted: bool) -> float:

@@ -15,11 +15,8 @@ from psycopg import errors
 
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.queries import MIGRATIONS, QUERIES, SCHEMA
-from holdfast.engine.postgres.server.connection import (
-    Address,
-    ServerConnection,
-    Watchdog,
-)
+from holdfast.engine.postgres.server.cluster import Cluster
+from holdfast.engine.postgres.server.connection import ServerConnection
 from holdfast.engine.postgres.server.driver_errors import (
     is_missing,
     refusal,
@@ -93,16 +90,14 @@ def _prepare(line: ServerConnection, where: str) -> int | None:
     ) from problem
 
 
-def reach(
-    address: Address, watchdog: Watchdog, *, prepared: bool = True
-) -> ServerConnection:
+def reach(cluster: Cluster, *, prepared: bool) -> ServerConnection:
     """A connection to a store that this release knows: it may have been migrated while we were
     away. One to any other is closed, so that nobody can go on with it. Raises the driver's errors.
     """
-    line = address.line(watchdog, prepared=prepared)
+    line = cluster.line(prepared=prepared)
     try:
         with line.asking() as connection:
-            refuse_newer(connection, address.shown)
+            refuse_newer(connection, cluster.where)
     except BaseException:
         line.close()
         raise

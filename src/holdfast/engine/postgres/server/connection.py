@@ -1,9 +1,8 @@
-"""Connecting: from an address to a connection that can write, and how long an answer is waited for.
+"""One connection to a server, and how long an answer on it is waited for.
 
-An address may name several servers; of those that can be written (`target_session_attrs`) the one
-that leads is found by `primary`. A server or a network that goes silent is told from one that is
-slow by a limit on the time to an answer: then the connection is let go, never cancelled, because a
-COMMIT may be waiting for other servers at the other end.
+A server or a network that goes silent is told from one that is slow by a limit on the time to an
+answer: then the connection is let go, never cancelled, because a COMMIT may be waiting for other
+servers at the other end.
 """
 
 import contextlib
@@ -16,161 +15,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
-from psycopg.adapt import Loader
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Format
-from psycopg.types.numeric import Int8BinaryDumper
 
-from holdfast.engine.address import shown
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.queries import QUERIES
-from holdfast.engine.postgres.server.binary_arrays import register
-from holdfast.engine.postgres.server.driver_errors import OnlyReads
-from holdfast.engine.postgres.server.primary import Connection, Identity, Primary
-from holdfast.engine.protocol import Tick
-from holdfast.errors import StoreUnavailable
+from holdfast.engine.postgres.server.primary import Connection, Identity
 
 _log = logging.getLogger("holdfast")
 
-SERVER_NEEDED = 130000
 PLANNED_ANEW = frozenset(("found", "sessions_found"))
 """How these are best answered depends on the words: rare ones are looked up, common ones met going
 back in time.
 """
 LOOKS = 4
 """An answer is missing when so many looks in a row found the same question open."""
-
-
-class _UuidAsText(Loader):
-    """Ids of sessions are text everywhere but in the database."""
-
-    format = Format.BINARY
-
-    def load(self, data: Any) -> str:
-        digits = bytes(data).hex()
-        return (
-            f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-        )
-
-
-class Address:
-    """Where the servers are. `shown` is what may be shown of it: it has no password in it."""
-
-    def __init__(
-        self,
-        dsn: str,
-        *,
-        tick: Tick,
-        connect_s: float = 5.0,
-        read_only: bool = False,
-    ) -> None:
-        try:
-            given = conninfo_to_dict(dsn)
-        except psycopg.Error:  # whose words may be those of a password
-            raise StoreUnavailable(
-                where=shown(dsn),
-                problem="this is not a PostgreSQL address",
-                remedy="Say postgresql://user@host/database",
-            ) from None
-        self._dsn = dsn
-        usual: dict[str, Any] = {
-            "target_session_attrs": "read-write",
-            "application_name": "holdfast",
-            "connect_timeout": max(2, round(connect_s)),
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 20_000,
-        }
-        if (
-            read_only
-        ):  # a server that only reads will do, and no statement of ours can write
-            usual["target_session_attrs"] = "any"
-        self._options = {
-            name: value for name, value in usual.items() if not given.get(name)
-        }
-        if read_only:
-            self._options["options"] = (
-                f"{given.get('options') or ''} -c default_transaction_read_only=on".strip()
-            )
-        user, host, port = (
-            f"{given.get(name) or ''}" for name in ("user", "host", "port")
-        )
-        hosts, ports = host.split(","), port.split(",")
-        if len(ports) < len(hosts):
-            ports = ports[:1] * len(hosts)
-        self._servers = [
-            {"host": each, "port": its, "hostaddr": number}
-            for each, its, number in zip(
-                hosts, ports, _addresses(given, len(hosts)), strict=False
-            )
-        ]
-        self.primary = Primary(tick)
-        at = ",".join(
-            each + (f":{its}" if its else "")
-            for each, its in zip(hosts, ports, strict=False)
-        )
-        self.shown = (
-            f"postgresql://{user + '@' if user else ''}{at}/{given.get('dbname') or ''}"
-        )
-
-    def line(
-        self, watchdog: "Watchdog", *, prepared: bool = True
-    ) -> "ServerConnection":
-        """A connection to the server that leads. Raises the driver's errors."""
-        if len(self._servers) > 1:
-            names = [
-                f"{server['host']!r}, port: {server['port']!r}"
-                for server in self._servers
-            ]
-            found = self.primary.survey(
-                names, lambda number: self._connect(prepared, self._servers[number])
-            )
-        else:
-            found = self.primary.only(lambda: self._connect(prepared, {}))
-        return ServerConnection(*found, watchdog)
-
-    def _connect(self, prepared: bool, server: dict[str, Any]) -> Connection:
-        """A connection that can write."""
-        options = self._options | {
-            name: value for name, value in server.items() if value
-        }
-        try:
-            connection = psycopg.connect(
-                self._dsn,
-                autocommit=True,
-                prepare_threshold=1 if prepared else None,
-                **options,
-            )
-        except psycopg.OperationalError as error:
-            if "session is read-only" in str(error) and self._is_leading(options):
-                raise OnlyReads("default_transaction_read_only is on") from error
-            raise
-        connection.adapters.register_loader("uuid", _UuidAsText)
-        register(connection)
-        # one type whatever the value: one statement
-        connection.adapters.register_dumper(int, Int8BinaryDumper)
-        version = connection.info.server_version
-        if version < SERVER_NEEDED:
-            connection.close()
-            problem = f"its server has version {version // 10000}"
-            raise StoreUnavailable(
-                where=self.shown, problem=problem, remedy="Use PostgreSQL 13 or newer"
-            )
-        return connection
-
-    def _is_leading(self, options: dict[str, Any]) -> bool:
-        """Whether it is a primary that lets us only read: then waiting for another would
-        not help.
-        """
-        asked = options | {"target_session_attrs": "any"}
-        with (
-            contextlib.suppress(psycopg.Error),
-            psycopg.connect(self._dsn, autocommit=True, **asked) as connection,
-        ):
-            row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
-            return row is not None and not row[0]
-        return False
 
 
 class ServerConnection:
@@ -347,9 +204,3 @@ class Watchdog:
             looks = self._lines[line][1] + 1
         self._lines[line] = (question, looks)
         return bool(question) and looks > LOOKS
-
-
-def _addresses(given: dict[str, Any], count: int) -> list[str]:
-    """The numbers of the servers, where the address has them beside their names."""
-    found = f"{given.get('hostaddr') or ''}".split(",")
-    return found if len(found) == count else [""] * count
