@@ -4,8 +4,9 @@ engine.
 
 import pytest
 
-from holdfast.engine.guards import CLOSED, ERASED, judge, judge_opening
+from holdfast.engine.guards import judge, judge_opening, judge_taken
 from holdfast.engine.protocol import Accepted, Opening, Refusal, SessionState, Write
+from holdfast.engine.session_row import CLOSED, ERASED
 
 ACCEPTED = Accepted("s", 3, b"m")
 RUNNING = dict(head=7, fence=4, turn=4, ended=0)
@@ -35,7 +36,7 @@ MENDED: list[tuple[Write, SessionState, Refusal | None]] = [
 def test_the_first_guard_that_stands_in_the_way_is_told(
     write: Write, known: SessionState, why: str | None
 ) -> None:
-    judged = judge(write, known)
+    judged = judge(write, known) or judge_taken(write)
     assert (judged and judged[0]) == why
 
 
@@ -52,9 +53,9 @@ def test_an_event_that_was_accepted_is_told_whatever_became_of_its_session() -> 
 
 def test_what_is_taken_and_paid_must_all_be_there() -> None:
     write = Write("s", takes=(b"a", b"b"), pays=b"c")
-    assert judge(write, standing(), None, {b"a": 1}, True) == ("taken", None)
-    assert judge(write, standing(), None, {b"a": 1, b"b": 2}, False) == ("taken", None)
-    assert judge(write, standing(), None, {b"a": 1, b"b": 2}, True) is None
+    assert judge_taken(write, {b"a": 1}, True) == ("taken", None)
+    assert judge_taken(write, {b"a": 1, b"b": 2}, False) == ("taken", None)
+    assert judge_taken(write, {b"a": 1, b"b": 2}, True) is None
 
 
 def test_a_key_is_bound_to_the_session_of_its_next_epoch_alone() -> None:

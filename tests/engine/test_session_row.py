@@ -7,9 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.domain.entry import Draft
-from holdfast.engine.guards import CLOSED, ERASED
 from holdfast.engine.protocol import Laid, Start, Write
-from holdfast.engine.session_row import advance, advances
+from holdfast.engine.session_row import CLOSED, ERASED, advance, advances
 
 
 class Row(NamedTuple):

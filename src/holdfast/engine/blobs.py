@@ -10,6 +10,7 @@ A part's name is the beginning of the SHA-256 of its bytes: equal parts are one 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -44,6 +45,11 @@ def address(reply_to: str) -> str | bytes:
 def address_of(kept: str | bytes) -> str:
     """The address that was kept."""
     return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")
+
+
+def text_of(kept: Any) -> Any:
+    """A caller's text that was kept; None stays None."""
+    return kept if kept is None else address_of(kept)
 
 
 def split(body: bytes) -> tuple[bytes, dict[int, bytes]]:

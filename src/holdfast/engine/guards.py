@@ -8,62 +8,29 @@ since.
 """
 
 from collections.abc import Collection
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from holdfast.engine.protocol import Accepted, Opening, Refusal, Write
-
-CLOSED, ERASED = 1, 2
-"""What `ended` is of a session that has ended, and of one that was erased; 0 of others."""
+from holdfast.engine.session_row import ERASED, SessionRow
 
 Judgement = tuple[Refusal, Any] | None
 """Why not, and what stands in the way; None when nothing does."""
 
 
-class GuardedSession(Protocol):
-    """What guards need to know of a session."""
-
-    @property
-    def ended(self) -> int: ...
-    @property
-    def turn(self) -> int | None: ...
-    @property
-    def fence(self) -> int: ...
-    @property
-    def head(self) -> int: ...
-
-
-class _New(NamedTuple):
-    """A session that is about to be made."""
-
-    fence: int
-    head: int
-    ended: int = 0
-    turn: int | None = None
-
-
 def judge(
     write: Write,
-    session: GuardedSession | None,
+    session: SessionRow | None,
     accepted: Accepted | None = None,
-    waiting: Collection[bytes] = (),
-    owed: bool = False,
-    claim: bytes | None = None,
     position: int | None = None,
 ) -> Judgement:
     """A write to this session; None when there is none. `accepted` is where its event was,
-    `waiting` what is in the inbox, `owed` whether the reply that it pays or claims is, `claim` the
-    token of the sender that has that reply now, `position` that of the last chunk.
+    `position` that of the last chunk. If nothing stands in its way here, `judge_taken` goes on.
     """
     if session is None:
         return "missing", None
     if accepted is not None:
         return "accepted", accepted
-    if session.ended and (
-        not write.ended_too
-        or session.ended == ERASED
-        and write.erase is None
-        and write.lay is None
-    ):
+    if session.ended and not _may_follow_the_end(write, session):
         return "ended", None
     if write.fence is not None and (
         session.turn is None or session.fence != write.fence
@@ -75,6 +42,25 @@ def judge(
         return "moved", session.head
     if write.position is not None and position != write.position:
         return "moved", position
+    return None
+
+
+def _may_follow_the_end(write: Write, session: SessionRow) -> bool:
+    if session.ended == ERASED and write.erase is None and write.lay is None:
+        return False
+    return write.ended_too
+
+
+def judge_taken(
+    write: Write,
+    waiting: Collection[bytes] = (),
+    owed: bool = False,
+    claim: bytes | None = None,
+) -> Judgement:
+    """What a write takes out of the inbox and the outbox. `waiting` is what is in the inbox, `owed`
+    whether the reply that it pays or claims is, `claim` the token of the sender that has that reply
+    now.
+    """
     if write.takes and not set(write.takes).issubset(waiting):
         return "taken", None
     if not owed and (write.pays is not None or write.claim is not None):
@@ -98,8 +84,7 @@ def judge_opening(
     accepted: Accepted | None,
 ) -> Judgement:
     """A write that makes its session. `exists` says whether there is one with its id, `current`
-    which session the key has now, and its epoch. The new one has no turn, an empty inbox and no
-    debts.
+    which session the key has now, and its epoch.
     """
     if accepted is not None:
         return "accepted", accepted
@@ -107,4 +92,5 @@ def judge_opening(
         return "bound", write.session
     if opening.key is not None and (current[1] if current else 0) + 1 != opening.epoch:
         return "bound", current[0] if current else None
-    return judge(write, _New(opening.fence, opening.head))
+    session = SessionRow.opened(write.session, opening, 0)
+    return judge(write, session) or judge_taken(write)

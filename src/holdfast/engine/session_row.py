@@ -9,29 +9,15 @@ An engine calls `advance` with the row as it stands and the write that its guard
 and stores what comes back in its own way. Nothing here knows a clock or a database.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
-from holdfast.engine.guards import CLOSED, ERASED
-from holdfast.engine.protocol import Write
+import msgspec
 
+from holdfast.engine.protocol import Opening, SessionState, Write
 
-class Row(Protocol):
-    """What the state machine reads of a session."""
-
-    @property
-    def ended(self) -> int: ...
-    @property
-    def turn(self) -> int | None: ...
-    @property
-    def fence(self) -> int: ...
-    @property
-    def head(self) -> int: ...
-    @property
-    def base(self) -> int: ...
-    @property
-    def journal(self) -> int: ...
-    @property
-    def active_at(self) -> int: ...
+CLOSED, ERASED = 1, 2
+"""What `ended` is of a session that has ended, and of one that was erased; 0 of others."""
 
 
 class Advanced(NamedTuple):
@@ -50,6 +36,96 @@ class Advanced(NamedTuple):
     left: bool
 
 
+class SessionRow(msgspec.Struct):
+    """A session as an engine remembers it, changed in place as commits are applied. Texts are as
+    the engine keeps them.
+    """
+
+    id: str = ""
+    tenant: Any = None
+    key: Any = None
+    epoch: int = 0
+    ended: int = 0
+    head: int = 0
+    fence: int = 0
+    turn: int | None = None
+    holder: Any = None
+    journal: int = 0
+    base: int = 0
+    origin: int = 0
+    opened_at: int = 0
+    active_at: int = 0
+    last_at: int | None = None
+    parent: str | None = None
+
+    @classmethod
+    def opened(cls, id: str, opening: Opening, at: int, **kept: Any) -> Self:
+        """A session that is about to be made: it has no turn, an empty inbox and no debts."""
+        return cls(
+            id=id,
+            epoch=opening.epoch,
+            head=opening.head,
+            fence=opening.fence,
+            origin=opening.head,
+            opened_at=at,
+            active_at=at,
+            last_at=at,
+            parent=opening.parent,
+            **kept,
+        )
+
+    def move(self, write: Write, position: int) -> "Advanced":
+        """Does to the row what `advance` says."""
+        after = advance(self, write, position)
+        self.ended = after.ended
+        self.turn = after.turn
+        self.fence = after.fence
+        self.base = after.base
+        self.journal = after.journal
+        self.active_at = after.active_at
+        if after.left:
+            self.holder = None
+        return after
+
+    def as_state(
+        self,
+        lease_s: float | None,
+        mark: float | None,
+        left_s: float | None,
+        *,
+        text: Callable[[Any], Any],
+    ) -> SessionState:
+        """What the engine knows of it, with the lease of its turn; `text` reads what is kept of a
+        caller's text.
+        """
+        if self.turn is None:
+            lease_s = mark = left_s = None
+        else:
+            left_s = left_s or 0.0
+        return SessionState(
+            id=self.id,
+            tenant=text(self.tenant),
+            key=text(self.key),
+            epoch=self.epoch,
+            ended=bool(self.ended),
+            head=self.head,
+            fence=self.fence,
+            turn=self.turn,
+            holder=text(self.holder),
+            lease_left_s=left_s,
+            opened_at=self.opened_at,
+            active_at=self.active_at,
+            last_at=self.last_at or self.opened_at,
+            journal=self.journal,
+            base=self.base,
+            origin=self.origin,
+            erased=self.ended == ERASED,
+            lease_s=lease_s,
+            lease_mark=mark,
+            parent=self.parent,
+        )
+
+
 def advances(write: Write) -> bool:
     """Whether the write changes more of its session's row than its head. A plain append
     does not.
@@ -66,7 +142,7 @@ def advances(write: Write) -> bool:
     )
 
 
-def advance(row: Row, write: Write, position: int) -> Advanced:
+def advance(row: SessionRow, write: Write, position: int) -> Advanced:
     """The row after this write; `position` is where the journal stands, which is where a new turn's
     words begin.
     """

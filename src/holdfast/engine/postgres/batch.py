@@ -15,13 +15,22 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+from msgspec.structs import astuple
+
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING
 from holdfast.engine.blobs import PART_BYTES_MIN, split
-from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.guards import (
+    Judgement,
+    judge,
+    judge_opening,
+    judge_taken,
+    reply_of,
+)
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.postgres.restore_state import restore
-from holdfast.engine.postgres.server.text_as_bytes import name, raw, text
+from holdfast.engine.postgres.server.text_as_bytes import name, raw, raw_or_none
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
@@ -29,132 +38,96 @@ from holdfast.engine.protocol import (
     Commits,
     Outcome,
     Refused,
-    SessionState,
     Write,
     Written,
 )
-from holdfast.engine.session_row import advance, advances
+from holdfast.engine.session_row import SessionRow, advances
+
+COLUMNS = (
+    "tenant",
+    "id",
+    "key",
+    "epoch",
+    "ended",
+    "head",
+    "fence",
+    "turn",
+    "holder",
+    "position",
+    "journal",
+    "base",
+    "origin",
+    "opened_at",
+    "active_at",
+    "last_at",
+    "stamp",
+    "parent",
+)
+"""The first columns of the view `session_state`."""
 
 
-class SessionRow:
-    """A session as it is remembered; changed in place as commits are applied. `lease_s` is
-    how much is to be left of its lease from the end of the batch on, if that changes; `was_unread`
-    what `unread` is in the database.
+class StampedSession(SessionRow):
+    """A session of a server, with the stamp of the transaction that wrote it last. `lease_s` is how
+    much is to be left of its lease from the end of the batch on, if that changes; `was_unread` what
+    `unread` is in the database.
     """
 
-    __slots__ = (
-        "active_at",
-        "base",
-        "ended",
-        "epoch",
-        "fence",
-        "head",
-        "holder",
-        "id",
-        "journal",
-        "key",
-        "last_at",
-        "lease_s",
-        "opened_at",
-        "origin",
-        "parent",
-        "position",
-        "stamp",
-        "tenant",
-        "turn",
-        "unread",
-        "was_unread",
-    )
+    position: int = 0
+    stamp: int = 0
+    lease_s: float | None = None
+    unread: bool = True
+    was_unread: bool = True
 
-    def __init__(self, row: Sequence[Any], *, unread: bool = True) -> None:
-        (
-            self.tenant,
-            self.id,
-            self.key,
-            self.epoch,
-            self.ended,
-            self.head,
-            self.fence,
-            self.turn,
-            self.holder,
-            self.position,
-            self.journal,
-            self.base,
-            self.origin,
-            self.opened_at,
-            self.active_at,
-            self.last_at,
-            self.stamp,
-            self.parent,
-        ) = row
-        self.lease_s: float | None = None
-        self.unread = self.was_unread = unread
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> "StampedSession":
+        """From a row of the view `session_state`; what stands behind its columns is left out."""
+        return cls(**dict(zip(COLUMNS, row, strict=False)))
 
     @property
     def listed(self) -> Row:
         """Its row in `activity`."""
-        state = self.ended + 1 if self.ended else 0 if self.turn is None else 1
+        state = 0 if self.turn is None else 1
+        if self.ended:
+            state = self.ended + 1
         return self.tenant, self.id, self.key, state, self.active_at, self.unread
 
-    def state(
-        self, lease_s: float | None, mark: float | None, lease_left: float | None
-    ) -> SessionState:
-        running = self.turn is not None
-        return SessionState(
-            id=self.id,
-            tenant=text(self.tenant),
-            key=None if self.key is None else text(self.key),
-            epoch=self.epoch,
-            ended=bool(self.ended),
-            head=self.head,
-            fence=self.fence,
-            turn=self.turn,
-            holder=None if self.holder is None else text(self.holder),
-            lease_left_s=lease_left or 0.0 if running else None,
-            opened_at=self.opened_at,
-            active_at=self.active_at,
-            last_at=self.last_at,
-            journal=self.journal,
-            base=self.base,
-            origin=self.origin,
-            erased=self.ended == ERASED,
-            lease_s=lease_s if running else None,
-            lease_mark=mark if running else None,
-            parent=self.parent,
-        )
+
+SessionKey = tuple[bytes, bytes]
+"""A tenant and a key."""
+Reply = tuple[str, bytes]
+"""A session and the id of a reply that it owes."""
 
 
-class Batch:
+class Batch(msgspec.Struct):
     """What was read for one batch, and what it comes to. Net effects: a row that comes and goes is
     not there.
     """
 
-    def __init__(self, stamp: int) -> None:
-        self.stamp = stamp
-        # Read, for the guards; kept up to date as commits are applied.
-        self.events: dict[bytes, Accepted] = {}
-        self.inboxes: dict[str, dict[bytes, int]] = {}
-        self.debts: set[tuple[str, bytes]] = set()
-        self.claims: dict[tuple[str, bytes], bytes | None] = {}
-        self.bindings: dict[tuple[bytes, bytes], tuple[str, int]] = {}
-        self.elsewhere: set[str] = set()
-        self.digests: dict[tuple[str, int], bytes] = {}
-        # Gathered.
-        self.opened: dict[str, SessionRow] = {}
-        self.moved: dict[str, SessionRow] = {}
-        self.listed: dict[str, SessionRow] = {}
-        self.turned: set[str] = set()
-        self.entries: Rows = []
-        self.chunks: Rows = []
-        self.accepted: Rows = []
-        self.waiting: dict[tuple[str, int], Row | None] = {}
-        self.owed: dict[tuple[str, bytes], Row | None] = {}
-        self.claimed: dict[tuple[str, bytes], Row] = {}
-        self.bound: dict[tuple[bytes, bytes], tuple[str, int]] = {}
-        self.blobs: Rows = []
-        self.swept: dict[str, tuple[bytes, int]] = {}
-        self.parted = False
-        self.restored = False
+    stamp: int
+    # Read, for the guards; kept up to date as commits are applied.
+    events: dict[bytes, Accepted] = {}
+    inboxes: dict[str, dict[bytes, int]] = {}
+    debts: set[Reply] = set()
+    claims: dict[Reply, bytes | None] = {}
+    bindings: dict[SessionKey, tuple[str, int]] = {}
+    elsewhere: set[str] = set()
+    digests: dict[tuple[str, int], bytes] = {}
+    # Gathered.
+    opened: dict[str, StampedSession] = {}
+    moved: dict[str, StampedSession] = {}
+    listed: dict[str, StampedSession] = {}
+    turned: set[str] = set()
+    entries: Rows = []
+    chunks: Rows = []
+    accepted: Rows = []
+    waiting: dict[tuple[str, int], Row | None] = {}
+    owed: dict[Reply, Row | None] = {}
+    claimed: dict[Reply, Row] = {}
+    bound: dict[SessionKey, Row] = {}
+    blobs: Rows = []
+    swept: dict[str, Row] = {}
+    parted: bool = False
+    restored: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -179,7 +152,7 @@ class BatchState:
     SESSIONS_MAX = 20_000
 
     def __init__(self) -> None:
-        self.sessions: dict[str, SessionRow] = {}
+        self.sessions: dict[str, StampedSession] = {}
         self.batch = Batch(0)
 
     def begin(self, stamp: int) -> Batch:
@@ -209,7 +182,9 @@ class BatchState:
     def learn(self, rows: Iterable[Sequence[Any]]) -> None:
         """Sessions as they are now."""
         for row in rows:
-            self.sessions[row[1]] = SessionRow(row[:-1], unread=row[-1])
+            session = StampedSession.of_row(row)
+            session.unread = session.was_unread = row[-1]
+            self.sessions[session.id] = session
 
     def forget(self, commits: Iterable[Commit]) -> None:
         """What was remembered of these sessions counts no more."""
@@ -253,40 +228,39 @@ class BatchState:
             return judge_opening(
                 write, opening, exists=exists, current=current, accepted=accepted
             )
+        position = row.position if row is not None else None
+        found = judge(write, row, accepted, position)
         reply = reply_of(write)
-        if row is None or not (write.takes or reply is not None):
-            return judge(
-                write, row, accepted, position=row.position if row is not None else None
-            )
-        reply_key = (row.id, reply or b"")
-        owed, claim = reply_key in batch.debts, batch.claims.get(reply_key)
-        waiting, position = self._inbox(row), row.position
-        return judge(
-            write, row, accepted, waiting, owed=owed, claim=claim, position=position
+        if found is not None or row is None:
+            return found
+        # nearly all writes take nothing
+        if not write.takes and reply is None:
+            return None
+        place = (row.id, reply or b"")
+        return judge_taken(
+            write,
+            self._inbox(row),
+            owed=place in batch.debts,
+            claim=batch.claims.get(place),
         )
 
-    def _inbox(self, row: SessionRow) -> dict[bytes, int]:
+    def _inbox(self, row: StampedSession) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
         return self.batch.inboxes.setdefault(row.id, {})
 
     def _effect(self, write: Write) -> Written:
         batch = self.batch
-        row = (
-            self._open(write)
-            if write.open is not None
-            else self.sessions[write.session]
-        )
-        if write.open is None and row.id not in batch.opened:
-            batch.moved[row.id] = row
+        if write.open is not None:
+            row = self._open(write)
+        else:
+            row = self.sessions[write.session]
+            if row.id not in batch.opened:
+                batch.moved[row.id] = row
         first = row.head + 1
         if advances(write):
             self._advance(row, write)
         if write.forget_events:
-            batch.events = {
-                name: event
-                for name, event in batch.events.items()
-                if event.session != row.id
-            }
+            self._forget_events(row.id)
         if write.lay is not None:
             restore(batch, row, write.lay)
         for draft in write.drafts:
@@ -299,31 +273,26 @@ class BatchState:
             self._shift_outbox(row, write)
         if write.chunk is not None:
             row.position += 1
-            chunk = write.chunk
-            chunk_row = (
-                row.tenant,
-                row.id,
-                row.position,
-                row.turn or 0,
-                chunk.message,
-                chunk.index,
-                chunk.body,
-            )
-            batch.chunks.append(chunk_row)
+            place = (row.tenant, row.id, row.position, row.turn or 0)
+            batch.chunks.append((*place, *astuple(write.chunk)))
         return Written(
             first if write.drafts else 0,
             row.fence if write.start is not None else 0,
             row.position if write.chunk is not None else 0,
         )
 
-    def _add(self, row: SessionRow, draft: Any) -> None:
+    def _forget_events(self, session: str) -> None:
+        events = self.batch.events
+        for known_as, event in list(events.items()):
+            if event.session == session:
+                del events[known_as]
+
+    def _add(self, row: StampedSession, draft: Any) -> None:
         row.head += 1
         turn = row.turn if draft.turn == STARTING else draft.turn
-        body = (
-            draft.body
-            if len(draft.body) < PART_BYTES_MIN
-            else self._parted(row, draft.body)
-        )
+        body = draft.body
+        if len(body) >= PART_BYTES_MIN:
+            body = self._parted(row, body)
         parted = body is not draft.body
         self.batch.parted |= parted
         self.batch.entries.append(
@@ -341,104 +310,78 @@ class BatchState:
             )
         )
         row.last_at = draft.at
-        if draft.at >= row.active_at + ACTIVE_STEP_MS and draft.kind == "message":
+        is_news = draft.at >= row.active_at + ACTIVE_STEP_MS and draft.kind == "message"
+        if is_news:
             row.active_at = draft.at
-            self.batch.listed[row.id] = row
-        if not row.unread:
+        if is_news or not row.unread:
             row.unread = True
             self.batch.listed[row.id] = row
 
-    def _parted(self, row: SessionRow, body: bytes) -> bytes:
+    def _parted(self, row: StampedSession, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for this session."""
         skeleton, parts = split(body)
-        digests = {name: hashlib.sha256(part).digest() for name, part in parts.items()}
         stored = self.batch.digests
-        if any(
-            stored.get((row.id, name), digest) != digest
-            for name, digest in digests.items()
-        ):
-            return body  # another part has this name, against all odds: then none is cut out
+        added: Rows = []
         for part_name, part in parts.items():
-            if (row.id, part_name) not in stored:
-                stored[row.id, part_name] = digests[part_name]
-                self.batch.blobs.append(
-                    (row.tenant, row.id, part_name, digests[part_name], part)
-                )
-        return skeleton if parts else body
+            digest = hashlib.sha256(part).digest()
+            known = stored.get((row.id, part_name))
+            if known is None:
+                added.append((row.tenant, row.id, part_name, digest, part))
+            elif known != digest:
+                # another part has this name, against all odds: then none is cut out
+                return body
+        for _, id, part_name, digest, _ in added:
+            stored[id, part_name] = digest
+        self.batch.blobs += added
+        return skeleton
 
-    def _open(self, write: Write) -> SessionRow:
+    def _open(self, write: Write) -> StampedSession:
         opening = write.open
         assert opening is not None
         at = write.drafts[0].at
         tenant = name(opening.tenant, "tenant")
         key = None if opening.key is None else name(opening.key, "key")
-        row = SessionRow(
-            (
-                tenant,
-                write.session,
-                key,
-                opening.epoch,
-                0,
-                opening.head,
-                opening.fence,
-                None,
-                None,
-                0,
-                0,
-                0,
-                opening.head,
-                at,
-                at,
-                at,
-                self.batch.stamp,
-                opening.parent,
-            )
+        row = StampedSession.opened(
+            write.session,
+            opening,
+            at,
+            tenant=tenant,
+            key=key,
+            stamp=self.batch.stamp,
         )
         self.sessions[row.id] = row
         self.batch.opened[row.id] = row
         self.batch.listed[row.id] = row
         if key is not None:
-            binding = (row.id, opening.epoch)
-            self.batch.bindings[tenant, key] = binding
-            self.batch.bound[tenant, key] = binding
+            self.batch.bindings[tenant, key] = (row.id, opening.epoch)
+            self.batch.bound[tenant, key] = (tenant, key, row.id, opening.epoch)
         return row
 
-    def _advance(self, row: SessionRow, write: Write) -> None:
+    def _advance(self, row: StampedSession, write: Write) -> None:
         """The turn and the session's own state."""
         batch = self.batch
         batch.turned.add(row.id)
-        if (
-            write.start is not None
-            or write.finish
-            or write.close
-            or write.lay is not None
-        ):
+        if write.start or write.finish or write.close or write.lay:
             # whether a turn runs in it, and when it was active, shows in lists
             batch.listed[row.id] = row
-        after = advance(row, write, row.position)
-        row.ended, row.turn, row.fence = after.ended, after.turn, after.fence
-        row.base, row.journal, row.active_at = (
-            after.base,
-            after.journal,
-            after.active_at,
-        )
+        after = row.move(write, row.position)
         if after.left:
-            row.holder = row.lease_s = None
+            row.lease_s = None
             # what the turn said is not needed any more
-            batch.swept[row.id] = (row.tenant, row.position)
+            batch.swept[row.id] = (row.tenant, row.id, row.position)
         if write.start is not None and after.turn is not None:
             row.holder = raw(write.start.holder)
         if after.leased_s is not None:
             row.lease_s = after.leased_s
 
-    def _accept(self, row: SessionRow, write: Write, first: int) -> None:
+    def _accept(self, row: StampedSession, write: Write, first: int) -> None:
         assert write.event is not None
         seq, message = first + write.event_draft, write.drafts[write.event_draft].id
         known_as = event_name(*write.event)
         self.batch.events[known_as] = Accepted(row.id, seq, message)
         self.batch.accepted.append((known_as, row.id, seq, message))
 
-    def _shift_inbox(self, row: SessionRow, write: Write, first: int) -> None:
+    def _shift_inbox(self, row: StampedSession, write: Write, first: int) -> None:
         inbox, waiting = self._inbox(row), self.batch.waiting
         for message in write.takes:
             waiting[row.id, inbox.pop(message)] = None
@@ -446,41 +389,22 @@ class BatchState:
         for admitted in write.admits:
             seq = admitted.seq or seq_of[admitted.message]
             inbox[admitted.message] = seq
-            waiter = None if admitted.waiter is None else raw(admitted.waiter)
-            waiting[row.id, seq] = (
-                row.tenant,
-                row.id,
-                seq,
-                admitted.message,
-                waiter,
-                admitted.lease_s,
-            )
+            waiter = raw_or_none(admitted.waiter)
+            who = (admitted.message, waiter, admitted.lease_s)
+            waiting[row.id, seq] = (row.tenant, row.id, seq, *who)
 
-    def _shift_outbox(self, row: SessionRow, write: Write) -> None:
+    def _shift_outbox(self, row: StampedSession, write: Write) -> None:
         if write.pays is not None:
             self.batch.debts.discard((row.id, write.pays))
             self.batch.owed[row.id, write.pays] = None
         if write.claim is not None:
             claim = write.claim
-            self.batch.claims[row.id, claim.id] = (
-                claim.token if claim.seconds > 0 else None
-            )
-            self.batch.claimed[row.id, claim.id] = (
-                row.tenant,
-                row.id,
-                claim.id,
-                claim.token,
-                claim.seconds,
-            )
+            reply = (row.id, claim.id)
+            self.batch.claims[reply] = claim.token if claim.seconds > 0 else None
+            self.batch.claimed[reply] = (row.tenant, row.id, *astuple(claim))
         for owing in write.owes:
             last = write.drafts[-1]
-            self.batch.debts.add((row.id, owing.id))
-            debt = (
-                row.tenant,
-                row.id,
-                owing.id,
-                last.turn or 0,
-                raw(owing.reply_to),
-                last.at,
-            )
-            self.batch.owed[row.id, owing.id] = debt
+            reply = (row.id, owing.id)
+            self.batch.debts.add(reply)
+            debt = (owing.id, last.turn or 0, raw(owing.reply_to), last.at)
+            self.batch.owed[reply] = (row.tenant, row.id, *debt)

@@ -1,10 +1,11 @@
 """What a batch comes to, as statements: one for each table, its rows in arrays."""
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
-from holdfast.engine.named_sql import Row
-from holdfast.engine.postgres.batch import Batch, SessionRow
+from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.postgres.batch import Batch, StampedSession
 from holdfast.engine.postgres.server.binary_arrays import (
     Array,
     Blobs,
@@ -93,75 +94,74 @@ _APPENDED = {f"e_{name}": kind for name, kind in ENTRY.items()}
 _SPOKEN = {f"e_{name}": kind for name, kind in CHUNK.items()}
 
 
+SWEPT = PLACE | {"position": Ints}
+
+Table = tuple[str, Columns, Sequence[Sequence[Any]]]
+"""A statement, its columns, and the rows that it is for."""
+
+
 def effects(
-    batch: Batch, sessions: dict[str, SessionRow], erased: Sequence[Statement] = ()
+    batch: Batch,
+    sessions: dict[str, StampedSession],
+    erased: Sequence[Statement] = (),
 ) -> list[Statement]:
     """All of a batch, in an order that every table bears, with what is `erased` before anything is
     added. Rows of sessions come first: others wait for them.
     """
-    moved = sorted(batch.moved)
-    plain = [batch.moved[id] for id in moved if id not in batch.turned]
-    turned = [batch.moved[id] for id in moved if id in batch.turned]
+    moved = [batch.moved[id] for id in sorted(batch.moved)]
+    first: list[Table] = [
+        (
+            "save_activity",
+            ACTIVITY,
+            [_activity(row) for row in moved if row.id not in batch.turned],
+        ),
+        (
+            "save_turn",
+            TURN,
+            [_turn(row) for row in moved if row.id in batch.turned],
+        ),
+    ]
+    added: list[Table] = [
+        ("add_session", SESSION, [_session(row) for row in batch.opened.values()]),
+        ("bind", BINDING, list(batch.bound.values())),
+        ("list_sessions", LISTED, [row.listed for row in batch.listed.values()]),
+        ("add_event", EVENT, batch.accepted),
+        ("add_blob", BLOB, batch.blobs),
+        ("add_entry", ENTRY, batch.entries),
+        ("add_chunk", CHUNK, batch.chunks),
+        ("sweep", SWEPT, list(batch.swept.values())),
+        *_shifts(batch, sessions),
+    ]
+    return [*statements(first, batch.stamp), *erased, *statements(added, batch.stamp)]
+
+
+def statements(tables: Iterable[Table], stamp: int = 0) -> list[Statement]:
+    """One for each table that has rows. The stamp is for those that ask for it."""
     found: list[Statement] = []
-    stamp = {"stamp": batch.stamp}
-    if plain:
-        found.append(
-            ("save_activity", columns(ACTIVITY, map(_activity, plain)) | stamp)
-        )
-    if turned:
-        found.append(("save_turn", columns(TURN, map(_turn, turned)) | stamp))
-    found += erased
-    if batch.opened:
-        rows = [
-            tuple(getattr(row, name) for name in SESSION)
-            for row in batch.opened.values()
-        ]
-        found.append(("add_session", columns(SESSION, rows) | stamp))
-    if batch.bound:
-        bound = [(*key, *current) for key, current in batch.bound.items()]
-        found.append(("bind", columns(BINDING, bound)))
-    listed = [row.listed for row in batch.listed.values()]
-    for name, rows, names in (
-        ("list_sessions", listed, LISTED),
-        ("add_event", batch.accepted, EVENT),
-        ("add_blob", batch.blobs, BLOB),
-        ("add_entry", batch.entries, ENTRY),
-        ("add_chunk", batch.chunks, CHUNK),
-    ):
+    for name, names, rows in tables:
         if rows:
-            found.append((name, columns(names, rows)))
-    if batch.swept:
-        over = [
-            (tenant, id, position) for id, (tenant, position) in batch.swept.items()
-        ]
-        found.append(("sweep", columns(PLACE | {"position": Ints}, over)))
-    return found + list(_shifts(batch, sessions))
+            found.append((name, columns(names, rows) | {"stamp": stamp}))
+    return found
 
 
 def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
     """All of a plain batch in one statement."""
-    values = columns(
-        ACTIVITY, (_activity(batch.moved[id]) for id in sorted(batch.moved))
-    )
+    sessions = [_activity(batch.moved[id]) for id in sorted(batch.moved)]
+    values = columns(ACTIVITY, sessions)
     values |= {"stamp": batch.stamp, "lasting": lasting}
     rows, names, statement = batch.entries, _APPENDED, "append"
     if batch.chunks:
         rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
     if len(rows) == len(batch.moved) == 1:
         statement = statement.replace("append", "append_one")
-    moved = [
-        (row.tenant, row.id, row.active_at, row.unread) for row in batch.listed.values()
-    ]
-    values |= (
-        columns(_MOVED, moved)
-        if moved
-        else {name: kind() for name, kind in _MOVED.items()}
-    )
-    return statement, values | columns(names, rows)
+    listed = [_listed(row) for row in batch.listed.values()]
+    return statement, values | columns(_MOVED, listed) | columns(names, rows)
 
 
-def columns(names: Columns, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+def columns(names: Columns, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Rows turned into arrays, by name."""
+    if not rows:
+        return {name: kind() for name, kind in names.items()}
     return {
         name: kind(values)
         for (name, kind), values in zip(
@@ -170,40 +170,41 @@ def columns(names: Columns, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     }
 
 
-def _shifts(batch: Batch, sessions: dict[str, SessionRow]) -> Iterable[Statement]:
+def _shifts(batch: Batch, sessions: dict[str, StampedSession]) -> list[Table]:
     """What comes into inboxes and the outbox, what goes, and what a sender has now."""
-    for gathered, leaving, entering, names in (
-        (batch.waiting, "remove_waiting", "add_waiting", WAITING),
-        (batch.owed, "remove_debt", "add_debt", DEBT),
+    tables: list[Table] = []
+    for gathered, what, names, which in (
+        (batch.waiting, "waiting", WAITING, "seq"),
+        (batch.owed, "debt", DEBT, "id"),
     ):
-        gone: list[Any] = [
-            (sessions[id].tenant, id, place)
-            for (id, place), row in gathered.items()
-            if row is None
-        ]
-        come: list[Any] = [row for row in gathered.values() if row is not None]
-        if gone:
-            yield leaving, columns(dict(list(names.items())[:3]), gone)
-        if come:
-            yield entering, columns(names, come)
-    if batch.claimed:
-        yield "claim_debt", columns(CLAIM, batch.claimed.values())
+        gone: Rows = []
+        come: Rows = []
+        for (id, place), row in gathered.items():
+            if row is None:
+                gone.append((sessions[id].tenant, id, place))
+            else:
+                come.append(row)
+        tables.append((f"remove_{what}", PLACE | {which: names[which]}, gone))
+        tables.append((f"add_{what}", names, come))
+    tables.append(("claim_debt", CLAIM, list(batch.claimed.values())))
+    return tables
 
 
-def _activity(row: SessionRow) -> Row:
-    return (
-        row.tenant,
-        row.id,
-        row.stamp,
-        row.head,
-        row.position,
-        row.active_at,
-        row.last_at,
-        row.was_unread,
-        row.unread,
-    )
+_activity = attrgetter(
+    "tenant",
+    "id",
+    "stamp",
+    "head",
+    "position",
+    "active_at",
+    "last_at",
+    "was_unread",
+    "unread",
+)
+_listed = attrgetter("tenant", "id", "active_at", "unread")
+_session = attrgetter(*SESSION)
+_turn_only = attrgetter(*list(TURN)[len(ACTIVITY) :])
 
 
-def _turn(row: SessionRow) -> Row:
-    turn = (row.fence, row.turn, row.holder, row.lease_s)
-    return *_activity(row), row.ended, *turn, row.journal, row.base
+def _turn(row: StampedSession) -> Row:
+    return (*_activity(row), *_turn_only(row))

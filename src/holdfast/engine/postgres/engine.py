@@ -19,7 +19,7 @@ from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.background.indexer import PostgresIndexer
 from holdfast.engine.postgres.background.notifier import Notifier
 from holdfast.engine.postgres.background.poller import Poller
-from holdfast.engine.postgres.batch import SessionRow
+from holdfast.engine.postgres.batch import StampedSession
 from holdfast.engine.postgres.batch_sql import PLACE, columns
 from holdfast.engine.postgres.batch_writer import BatchWriter
 from holdfast.engine.postgres.blocked_commits import BlockedCommits
@@ -255,7 +255,10 @@ class PostgresEngine(EngineReads):
         until = self._acknowledged.count
         rows = self._read(query, lambda rows: self._check_heads(rows, until), **values)
         self._tenants.learn((row[1], row[0]) for row in rows)
-        return [SessionRow(row[:-3]).state(*row[-3:]) for row in rows]
+        return [
+            StampedSession.of_row(row).as_state(*row[-3:], text=text_or_none)
+            for row in rows
+        ]
 
     def _name(self, given: str) -> bytes:
         return raw(given)

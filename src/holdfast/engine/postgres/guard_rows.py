@@ -11,7 +11,7 @@ from holdfast.domain.accepted_events import event_name
 from holdfast.engine.blobs import PART_BYTES_MIN, split
 from holdfast.engine.guards import reply_of
 from holdfast.engine.postgres.batch import BatchState
-from holdfast.engine.postgres.batch_sql import PLACE, Columns, Statement, columns
+from holdfast.engine.postgres.batch_sql import PLACE, Columns, Statement, statements
 from holdfast.engine.postgres.restore_state import restored_events, restored_places
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
 from holdfast.engine.postgres.server.text_as_bytes import name
@@ -28,28 +28,23 @@ def questions(writes: Writes, places: Places, *, locked: bool) -> list[Statement
     """
     restored = restored_places(writes, places)
     takers = {write.session for write in writes if write.takes} & places.keys()
-    inboxes = [(places[id], id) for id in takers] + restored
-    asked: list[tuple[str, Columns, Rows]] = [
+    opened = [(write.session,) for write in writes if write.open is not None]
+    return statements(
         (
-            "lock_sessions" if locked else "sessions_now",
-            SESSION_PLACE,
-            session_places(places),
-        ),
-        ("bindings", {"tenant": Blobs, "key": Blobs}, _keys(writes)),
-        (
-            "tenants",
-            {"id": Ids},
-            [(write.session,) for write in writes if write.open is not None],
-        ),
-        ("accepted", {"name": Blobs}, [(event,) for event in _events(writes)]),
-        ("inbox", PLACE, inboxes),
-        ("debts_of", PLACE, restored),
-        ("debt", PLACE | {"id": Blobs}, _replies(writes, places)),
-        ("blob_digests", PLACE | {"name": Ints}, _parts(writes, places)),
-    ]
-    return [
-        (statement, columns(names, rows)) for statement, names, rows in asked if rows
-    ]
+            (
+                "lock_sessions" if locked else "sessions_now",
+                SESSION_PLACE,
+                session_places(places),
+            ),
+            ("bindings", {"tenant": Blobs, "key": Blobs}, _keys(writes)),
+            ("tenants", {"id": Ids}, opened),
+            ("accepted", {"name": Blobs}, [(event,) for event in _events(writes)]),
+            ("inbox", PLACE, [(places[id], id) for id in takers] + restored),
+            ("debts_of", PLACE, restored),
+            ("debt", PLACE | {"id": Blobs}, _replies(writes, places)),
+            ("blob_digests", PLACE | {"name": Ints}, _parts(writes, places)),
+        )
+    )
 
 
 def learn(state: BatchState, statement: str, rows: Rows) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from holdfast.engine.named_sql import Row, Rows
-from holdfast.engine.postgres.server.text_as_bytes import raw
+from holdfast.engine.postgres.server.text_as_bytes import raw, raw_or_none
 from holdfast.engine.protocol import Accepted, Laid, Write, Writes
 
 
@@ -33,7 +33,7 @@ def restore(batch: RestoredRows, row: Any, restored: Laid) -> None:
         batch.waiting[row.id, seq] = None
     batch.inboxes[row.id] = {each.message: each.seq for each in restored.inbox}
     for each in restored.inbox:
-        waiter = None if each.waiter is None else raw(each.waiter)
+        waiter = raw_or_none(each.waiter)
         batch.waiting[row.id, each.seq] = (*place, each.seq, each.message, waiter, None)
     for debt in [debt for debt in batch.debts if debt[0] == row.id]:
         batch.debts.remove(debt)

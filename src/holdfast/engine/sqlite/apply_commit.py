@@ -6,14 +6,21 @@ commit is judged whole before any of its effects happens: a refused one leaves n
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import apsw
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.blobs import PART_BYTES_MIN, address, split
-from holdfast.engine.guards import ERASED, Judgement, judge, judge_opening, reply_of
+from holdfast.engine.blobs import PART_BYTES_MIN, address, split, text_of
+from holdfast.engine.guards import (
+    Judgement,
+    judge,
+    judge_opening,
+    judge_taken,
+    reply_of,
+)
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
@@ -28,7 +35,7 @@ from holdfast.engine.protocol import (
     Written,
 )
 from holdfast.engine.reads import FAR_FUTURE
-from holdfast.engine.session_row import advance, advances
+from holdfast.engine.session_row import SessionRow, advances
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.maintenance.erase import (
     blank,
@@ -41,83 +48,64 @@ from holdfast.engine.sqlite.restore_state import restore
 from holdfast.engine.sqlite.row_codec import packed
 
 NO_CLAIM = (None, None, None)
+COLUMNS = (
+    "n",
+    "id",
+    "tenant",
+    "key",
+    "epoch",
+    "ended",
+    "fence",
+    "turn",
+    "holder",
+    "journal",
+    "base",
+    "origin",
+    "opened_at",
+    "active_at",
+    "parent",
+    "head",
+    "last_at",
+)
+"""The columns of the view `session_state`, but for those of the lease."""
+LEASE = slice(9, 13)
+"""Which these are."""
+ADDED = attrgetter(
+    "id",
+    "tenant",
+    "key",
+    "epoch",
+    "fence",
+    "origin",
+    "opened_at",
+    "active_at",
+    "parent",
+)
+"""What `add_session` is given."""
+TURN = attrgetter("ended", "fence", "turn", "holder")
+STANDING = attrgetter("journal", "base", "active_at", "n")
+"""What `save_turn` is given before the lease, and behind it."""
 
 
-class KnownSession:
-    """A session as it is remembered between batches; changed in place as commits are applied."""
+class NumberedSession(SessionRow):
+    """A session of a file: its row number stands for it in all tables. It is remembered between
+    batches.
+    """
 
-    __slots__ = (
-        "active_at",
-        "base",
-        "ended",
-        "epoch",
-        "fence",
-        "head",
-        "holder",
-        "id",
-        "journal",
-        "key",
-        "last_at",
-        "lease",
-        "n",
-        "opened_at",
-        "origin",
-        "parent",
-        "tenant",
-        "turn",
-    )
+    n: int = 0
+    lease: Kept = NO_LEASE
 
-    def __init__(self, row: Row) -> None:
-        (
-            self.n,
-            self.id,
-            self.tenant,
-            self.key,
-            self.epoch,
-            self.ended,
-            self.fence,
-            self.turn,
-            self.holder,
-            until,
-            clock,
-            length_s,
-            calendar_s,
-            self.journal,
-            self.base,
-            self.origin,
-            self.opened_at,
-            self.active_at,
-            self.parent,
-            self.head,
-            self.last_at,
-        ) = row
-        self.lease = (
-            NO_LEASE if until is None else Kept(until, clock, length_s, calendar_s)
-        )
+    @classmethod
+    def of_row(cls, row: Row) -> "NumberedSession":
+        """From a row of the view `session_state`."""
+        lease = NO_LEASE if row[LEASE.start] is None else Kept(*row[LEASE])
+        kept = zip(COLUMNS, row[: LEASE.start] + row[LEASE.stop :], strict=True)
+        return cls(**dict(kept), lease=lease)
 
     def state(self, here: Clock) -> SessionState:
-        running = self.turn is not None
-        return SessionState(
-            id=self.id,
-            tenant=self.tenant,
-            key=self.key,
-            epoch=self.epoch,
-            ended=bool(self.ended),
-            head=self.head,
-            fence=self.fence,
-            turn=self.turn,
-            holder=self.holder,
-            lease_left_s=self.lease.left_s(here) if running else None,
-            opened_at=self.opened_at,
-            active_at=self.active_at,
-            last_at=self.last_at or self.opened_at,
-            journal=self.journal,
-            base=self.base,
-            origin=self.origin,
-            erased=self.ended == ERASED,
-            lease_s=self.lease.length_s if running else None,
-            lease_mark=self.lease.until if running else None,
-            parent=self.parent,
+        lease = self.lease
+        return self.as_state(
+            lease.length_s, lease.until, lease.left_s(here), text=text_of
         )
 
 
@@ -133,11 +121,11 @@ class CommitApplier:
         self._run_many = connection.executemany
         self._clock = clock
         self._connection = connection
-        self._sessions: dict[str, KnownSession] = {}
+        self._sessions: dict[str, NumberedSession] = {}
         self._entries: Rows = []
         self._chunks: Rows = []
         self._waiting: Rows = []
-        self._events: dict[bytes, tuple[KnownSession, int, bytes]] = {}
+        self._events: dict[bytes, tuple[NumberedSession, int, bytes]] = {}
         self._erased: set[int] = set()
         self._blanked: set[int] = set()
         self._untaken: set[int] = set()
@@ -226,13 +214,13 @@ class CommitApplier:
         if len(self._sessions) > self.SESSIONS_MAX:
             self._sessions.clear()
 
-    def session(self, id: str) -> KnownSession | None:
+    def session(self, id: str) -> NumberedSession | None:
         session = self._sessions.get(id)
         if session is None:
             row = self._run(QUERIES["session_by_id"], (id,)).fetchone()
             if row is None:
                 return None
-            session = self._sessions[id] = KnownSession(row)
+            session = self._sessions[id] = NumberedSession.of_row(row)
         return session
 
     def _judge(self, write: Write) -> Judgement:
@@ -244,16 +232,16 @@ class CommitApplier:
             return judge_opening(
                 write, write.open, exists=exists, current=current, accepted=accepted
             )
-        position = (
-            None if session is None or write.position is None else self._spoken(session)
-        )
-        if session is None or not (
-            write.takes or write.pays is not None or write.claim is not None
-        ):
-            return judge(
-                write, session, accepted, position=position
-            )  # as of nearly all
+        position = None
+        if session is not None and write.position is not None:
+            position = self._spoken(session)
+        found = judge(write, session, accepted, position)
         reply = reply_of(write)
+        if found is not None or session is None:
+            return found
+        # nearly all writes take nothing
+        if not write.takes and reply is None:
+            return None
         waiting = self._inbox(session) if write.takes else ()
         debt = None
         if reply is not None:
@@ -262,17 +250,9 @@ class CommitApplier:
                 QUERIES["debt"], (session.n, reply, tick, clock)
             ).fetchone()
         claim = debt[0] if debt else None
-        return judge(
-            write,
-            session,
-            accepted,
-            waiting,
-            owed=debt is not None,
-            claim=claim,
-            position=position,
-        )
+        return judge_taken(write, waiting, owed=debt is not None, claim=claim)
 
-    def _spoken(self, session: KnownSession) -> int:
+    def _spoken(self, session: NumberedSession) -> int:
         """The position of the last chunk of the running turn; the one it began at when there is
         none.
         """
@@ -294,7 +274,7 @@ class CommitApplier:
         ).fetchone()
         return (row[1], row[4]) if row else None
 
-    def _inbox(self, session: KnownSession) -> dict[bytes, int]:
+    def _inbox(self, session: NumberedSession) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
         self._flush_inbox()
         return {row[0]: row[2] for row in self._run(QUERIES["inbox"], (session.n,))}
@@ -339,7 +319,7 @@ class CommitApplier:
                 return None
         return Written(first, started, position)
 
-    def _position_of(self, session: KnownSession, chunk: Chunk) -> int:
+    def _position_of(self, session: NumberedSession, chunk: Chunk) -> int:
         """Where this chunk of the running turn is in the journal; 0 when it is not there."""
         rows: Any = self._run(
             QUERIES["journal"], (session.journal, session.n, FAR_FUTURE)
@@ -397,7 +377,7 @@ class CommitApplier:
             self.position if write.chunk is not None else 0,
         )
 
-    def _add(self, session: KnownSession, draft: Draft) -> None:
+    def _add(self, session: NumberedSession, draft: Draft) -> None:
         session.head += 1
         turn = session.turn if draft.turn == STARTING else draft.turn
         body = draft.body
@@ -412,7 +392,7 @@ class CommitApplier:
             session.active_at = draft.at
             self._run(QUERIES["save_activity"], (draft.at, session.n))
 
-    def _erase(self, session: KnownSession, write: Write) -> None:
+    def _erase(self, session: NumberedSession, write: Write) -> None:
         self.flush()  # what this batch has added before goes too
         if write.erase is not None:
             blank(
@@ -427,7 +407,7 @@ class CommitApplier:
             blank_some(self._connection, session.n, write.blank)
             self._blanked.add(session.n)
 
-    def _parted(self, session: KnownSession, body: bytes) -> bytes:
+    def _parted(self, session: NumberedSession, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for all sessions."""
         skeleton, parts = split(body)
         for name, part in parts.items():
@@ -440,55 +420,31 @@ class CommitApplier:
             self._run(QUERIES["add_blob_use"], (session.n, name))
         return skeleton
 
-    def _open(self, write: Write) -> KnownSession:
+    def _open(self, write: Write) -> NumberedSession:
         opening = write.open
         assert opening is not None
         at = write.drafts[0].at
-        names = (write.session, opening.tenant, opening.key, opening.epoch)
-        self._run(
-            QUERIES["add_session"],
-            (*names, opening.fence, opening.head, at, at, opening.parent),
+        session = NumberedSession.opened(
+            write.session, opening, at, tenant=opening.tenant, key=opening.key
         )
-        n = self._connection.last_insert_rowid()
-        idle = (0, opening.fence, None, None, *NO_LEASE, 0, 0, opening.head)
-        session = KnownSession(
-            (n, *names, *idle, at, at, opening.parent, opening.head, at)
-        )
+        self._run(QUERIES["add_session"], ADDED(session))
+        session.n = self._connection.last_insert_rowid()
         self._sessions[write.session] = session
         return session
 
-    def _advance(self, session: KnownSession, write: Write) -> None:
+    def _advance(self, session: NumberedSession, write: Write) -> None:
         """The turn and the session's own state, kept here and saved."""
-        after = advance(session, write, self.position)
-        session.ended, session.turn, session.fence = (
-            after.ended,
-            after.turn,
-            after.fence,
-        )
-        session.base, session.journal, session.active_at = (
-            after.base,
-            after.journal,
-            after.active_at,
-        )
+        after = session.move(write, self.position)
         if after.left:
-            session.holder, session.lease = None, NO_LEASE
+            session.lease = NO_LEASE
         if write.start is not None and after.turn is not None:
             session.holder = write.start.holder
         if after.leased_s is not None:
             session.lease = given(after.leased_s, self._clock())
-        turn = (session.turn, session.holder, *session.lease)
-        row = (
-            session.ended,
-            session.fence,
-            *turn,
-            session.journal,
-            session.base,
-            session.active_at,
-            session.n,
-        )
+        row = (*TURN(session), *session.lease, *STANDING(session))
         self._run(QUERIES["save_turn"], row)
 
-    def _shift_inbox(self, session: KnownSession, write: Write, first: int) -> None:
+    def _shift_inbox(self, session: NumberedSession, write: Write, first: int) -> None:
         if write.takes:
             seqs = self._inbox(session)
             self._run_many(
@@ -514,7 +470,7 @@ class CommitApplier:
                 )
             )
 
-    def _shift_outbox(self, session: KnownSession, write: Write) -> None:
+    def _shift_outbox(self, session: NumberedSession, write: Write) -> None:
         for owing in write.owes:
             last = write.drafts[-1]
             debt = (

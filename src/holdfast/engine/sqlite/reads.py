@@ -15,7 +15,7 @@ import apsw
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.blobs import address_of, is_skeleton, join
+from holdfast.engine.blobs import is_skeleton, join, text_of
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
@@ -25,7 +25,7 @@ from holdfast.engine.protocol import (
     Weight,
 )
 from holdfast.engine.reads import EngineReads
-from holdfast.engine.sqlite.apply_commit import KnownSession
+from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.queries import Values
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
@@ -69,10 +69,10 @@ class SqliteReads(EngineReads):
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
         rows = self._read(query, **values)
         here = self._clock()
-        return [KnownSession(row).state(here) for row in rows]
+        return [NumberedSession.of_row(row).state(here) for row in rows]
 
     def _text(self, kept: Any) -> Any:
-        return kept if kept is None else address_of(kept)
+        return text_of(kept)
 
     def _ids(self, sessions: Sequence[str]) -> str:
         import json  # for erasing alone

@@ -8,8 +8,9 @@ short for those who wait for its rows.
 
 from collections.abc import Iterable, Iterator
 
-from holdfast.engine.postgres.batch import SessionRow
-from holdfast.engine.postgres.batch_sql import PLACE, Statement, columns
+from holdfast.engine.named_sql import Rows
+from holdfast.engine.postgres.batch import StampedSession
+from holdfast.engine.postgres.batch_sql import PLACE, Statement, columns, statements
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
 from holdfast.engine.protocol import Commit, Commits, Notes, Write
 
@@ -21,24 +22,27 @@ def apart(commits: Commits) -> Iterator[Commits]:
     """The same in their order, erasures apart from all else. Those that share a transaction have no
     session in common.
     """
-    start, met, notes = 0, set[str](), 0
-    for at, commit in enumerate(commits):
-        sessions, own = {write.session for write in commit}, sum(map(_notes_in, commit))
-        if at > start and (
-            _is_erasure(commit) != _is_erasure(commits[start])
-            or _is_erasure(commit)
-            and (
-                met & sessions
-                or len(met | sessions) > SESSIONS_MAX
-                or notes + own > NOTES_MAX
-            )
-        ):
-            yield commits[start:at]
-            start, met, notes = at, set(), 0
+    together: list[Commit] = []
+    met: set[str] = set()
+    notes = 0
+    for commit in commits:
+        sessions = {write.session for write in commit}
+        own = sum(map(_notes_in, commit))
+        erases = _is_erasure(commit)
+        # of a session that was met nothing is left to blank: the next erasure looks again
+        is_full = erases and (
+            not met.isdisjoint(sessions)
+            or len(met | sessions) > SESSIONS_MAX
+            or notes + own > NOTES_MAX
+        )
+        if together and (is_full or erases != _is_erasure(together[0])):
+            yield together
+            together, met, notes = [], set(), 0
+        together.append(commit)
         met |= sessions
         notes += own
-    if start < len(commits):
-        yield commits[start:]
+    if together:
+        yield together
 
 
 def _is_erasure(commit: Commit) -> bool:
@@ -53,11 +57,11 @@ def _notes_in(write: Write) -> int:
 
 
 def erasures(
-    writes: Iterable[Write], sessions: dict[str, SessionRow]
+    writes: Iterable[Write], sessions: dict[str, StampedSession]
 ) -> list[Statement]:
     """What these writes, to sessions all of which are others, take out of them."""
     found: list[Statement] = []
-    whole: list[tuple[SessionRow, Write]] = []
+    whole: list[tuple[StampedSession, Write]] = []
     forgetful: list[str] = []
     for write in sorted(writes, key=lambda write: write.session):
         known = sessions[write.session]
@@ -74,7 +78,7 @@ def erasures(
     return found
 
 
-def _some(notes: Notes, known: SessionRow) -> list[Statement]:
+def _some(notes: Notes, known: StampedSession) -> list[Statement]:
     """What is left of these entries are these notes. Their words are read again, but for those that
     are gone.
     """
@@ -88,41 +92,36 @@ def _some(notes: Notes, known: SessionRow) -> list[Statement]:
     ]
 
 
-def _whole(erased: list[tuple[SessionRow, Write]]) -> list[Statement]:
+def _whole(erased: list[tuple[StampedSession, Write]]) -> list[Statement]:
     """What is left of these sessions are the notes of these writes, by seq. Their journals are not
     asked about: a turn that ends, or whose session is closed, has its own swept.
     """
-    places = columns(PLACE, [(known.tenant, known.id) for known, _ in erased])
-    found: list[Statement] = []
-    untold = [
-        (known.tenant, known.id)
-        for known, write in erased
-        if not _tells_all(known, write)
-    ]
-    if untold:
-        found.append(("blank_entries", columns(PLACE, untold)))
-    notes = [
-        (known.tenant, known.id, *note)
-        for known, write in erased
-        for note in write.erase or ()
-    ]
-    if notes:
-        found.append(
-            ("save_note", columns(PLACE | {"seq": Ints, "note": Blobs}, notes))
+    places: Rows = []
+    untold: Rows = []
+    notes: Rows = []
+    heads: Rows = []
+    for known, write in erased:
+        place = (known.tenant, known.id)
+        places.append(place)
+        heads.append((*place, known.head))
+        for note in write.erase or ():
+            notes.append((*place, *note))
+        if not _tells_all(known, write):
+            untold.append(place)
+    return statements(
+        (
+            ("blank_entries", PLACE, untold),
+            ("save_note", PLACE | {"seq": Ints, "note": Blobs}, notes),
+            ("empty_blobs", PLACE, places),
+            ("remove_all_waiting", PLACE, places),
+            ("remove_all_debts", PLACE, places),
+            ("hold_mark", PLACE | {"seq": Ints}, heads),
+            ("forget_words", PLACE, places),
         )
-    found += [
-        (name, places)
-        for name in ("empty_blobs", "remove_all_waiting", "remove_all_debts")
-    ]
-    heads = [(known.tenant, known.id, known.head) for known, _ in erased]
-    found += [
-        ("hold_mark", columns(PLACE | {"seq": Ints}, heads)),
-        ("forget_words", places),
-    ]
-    return found
+    )
 
 
-def _tells_all(known: SessionRow, write: Write) -> bool:
+def _tells_all(known: StampedSession, write: Write) -> bool:
     """Whether there is a note for each entry that was there before this write."""
     before = known.head - len(write.drafts)
     return {seq for seq, _ in write.erase or ()} == set(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import apsw
 
 from holdfast.engine.protocol import SessionState
-from holdfast.engine.sqlite.apply_commit import KnownSession
+from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.lease_clock import Clock
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP, Values
@@ -67,7 +67,7 @@ def bare_states(path: str) -> list[SessionState]:
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         for row in reader.execute(UPKEEP["bare_sessions"]):
-            found.append(KnownSession(row).state(Clock("", 0.0, 0)))
+            found.append(NumberedSession.of_row(row).state(Clock("", 0.0, 0)))
     except apsw.Error as error:
         if not isinstance(translate(error, path), Damaged):
             raise translate(error, path) from error
