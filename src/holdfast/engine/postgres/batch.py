@@ -13,6 +13,7 @@ are still the remembered ones.
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -81,7 +82,7 @@ class StampedSession(SessionRow):
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> "StampedSession":
         """From a row of the view `session_state`; what stands behind its columns is left out."""
-        return cls(**dict(zip(COLUMNS, row, strict=False)))
+        return cls(*_fields_of(row))
 
     @property
     def listed(self) -> Row:
@@ -91,6 +92,11 @@ class StampedSession(SessionRow):
             state = self.ended + 1
         return self.tenant, self.id, self.key, state, self.active_at, self.unread
 
+
+_fields_of = itemgetter(
+    *map(COLUMNS.index, StampedSession.__struct_fields__[: len(COLUMNS)])
+)
+"""The values of a row in the order of the first fields."""
 
 SessionKey = tuple[bytes, bytes]
 """A tenant and a key."""

@@ -6,10 +6,10 @@ commit is judged whole before any of its effects happens: a refused one leaves n
 """
 
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
-import apsw
+from msgspec.structs import astuple
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Draft
@@ -43,11 +43,10 @@ from holdfast.engine.sqlite.maintenance.erase import (
     owe_scrubbing,
     take_out,
 )
-from holdfast.engine.sqlite.queries import QUERIES
-from holdfast.engine.sqlite.restore_state import restore
+from holdfast.engine.sqlite.queries import Statements
+from holdfast.engine.sqlite.restore_state import NO_CLAIM, restore
 from holdfast.engine.sqlite.row_codec import packed
 
-NO_CLAIM = (None, None, None)
 COLUMNS = (
     "n",
     "id",
@@ -58,6 +57,7 @@ COLUMNS = (
     "fence",
     "turn",
     "holder",
+    *Kept._fields,
     "journal",
     "base",
     "origin",
@@ -67,9 +67,9 @@ COLUMNS = (
     "head",
     "last_at",
 )
-"""The columns of the view `session_state`, but for those of the lease."""
+"""The columns of the view `session_state`."""
 LEASE = slice(9, 13)
-"""Which these are."""
+"""Which of them are those of the lease."""
 ADDED = attrgetter(
     "id",
     "tenant",
@@ -98,15 +98,20 @@ class NumberedSession(SessionRow):
     @classmethod
     def of_row(cls, row: Row) -> "NumberedSession":
         """From a row of the view `session_state`."""
-        lease = NO_LEASE if row[LEASE.start] is None else Kept(*row[LEASE])
-        kept = zip(COLUMNS, row[: LEASE.start] + row[LEASE.stop :], strict=True)
-        return cls(**dict(kept), lease=lease)
+        session = cls(*_fields_of(row))
+        if row[LEASE.start] is not None:
+            session.lease = Kept(*row[LEASE])
+        return session
 
     def state(self, here: Clock) -> SessionState:
         lease = self.lease
         return self.as_state(
             lease.length_s, lease.until, lease.left_s(here), text=text_of
         )
+
+
+_fields_of = itemgetter(*map(COLUMNS.index, NumberedSession.__struct_fields__[:-1]))
+"""The values of a row in the order of the fields, but for the lease."""
 
 
 class CommitApplier:
@@ -116,11 +121,10 @@ class CommitApplier:
 
     SESSIONS_MAX = 20_000
 
-    def __init__(self, connection: apsw.Connection, clock: Callable[[], Clock]) -> None:
-        self._run = connection.execute
-        self._run_many = connection.executemany
+    def __init__(self, statements: Statements, clock: Callable[[], Clock]) -> None:
+        self._statements = statements
+        self._run, self._run_many = statements.run, statements.run_many
         self._clock = clock
-        self._connection = connection
         self._sessions: dict[str, NumberedSession] = {}
         self._entries: Rows = []
         self._chunks: Rows = []
@@ -143,15 +147,15 @@ class CommitApplier:
             sessions.clear()
         self.position = max(
             self.fact("journal"),
-            *(span or 0 for span in self._run(QUERIES["journal_spans"]).get),
+            *(span or 0 for span in self._run("journal_spans").get),
         )
         self.generation = "b" if self.fact("generation") else "a"
 
     def fact(self, name: str) -> int:
-        return int(self._run(QUERIES["get_fact"], (name,)).get or 0)
+        return int(self._run("get_fact", name).get or 0)
 
     def state_fact(self, name: str, value: int) -> None:
-        self._run(QUERIES["set_fact"], (name, str(value)))
+        self._run("set_fact", name, str(value))
 
     def apply(self, commit: Commit) -> Outcome:
         """Judges a commit, and does it if nothing stands in its way."""
@@ -167,20 +171,17 @@ class CommitApplier:
     def flush(self) -> None:
         """Writes the gathered rows: few long calls cost less than many short ones."""
         if self._entries:
-            self._run_many(QUERIES["add_entry"], self._entries)
+            self._run_many("add_entry", self._entries)
             self._entries.clear()
         if self._chunks:
-            self._run_many(
-                QUERIES["add_chunk_a" if self.generation == "a" else "add_chunk_b"],
-                self._chunks,
-            )
+            self._run_many(f"add_chunk_{self.generation}", self._chunks)
             self._chunks.clear()
         if self._events:
             rows = [
                 (name, session.n, seq, message)
                 for name, (session, seq, message) in self._events.items()
             ]
-            self._run_many(QUERIES["add_event"], rows)
+            self._run_many("add_event", rows)
             self._events.clear()
         self._flush_inbox()
 
@@ -189,22 +190,21 @@ class CommitApplier:
         self.flush()
         if self._erased or self._blanked:
             self._take_out()
-            owe_scrubbing(self._connection, self._erased, self._blanked)
+            owe_scrubbing(self._statements, self._erased, self._blanked)
             self._erased.clear()
             self._blanked.clear()
 
     def _take_out(self) -> None:
         """The outbox and the journal lose what erased sessions have there: once for all of them."""
         if self._untaken:
-            self.state_fact(
-                "journal", self.position
-            )  # its rows go, and the position never falls
-            take_out(self._connection, self._untaken)
+            # its rows go, and the position never falls
+            self.state_fact("journal", self.position)
+            take_out(self._statements, self._untaken)
             self._untaken.clear()
 
     def _flush_inbox(self) -> None:
         if self._waiting:
-            self._run_many(QUERIES["add_waiting"], self._waiting)
+            self._run_many("add_waiting", self._waiting)
             self._waiting.clear()
 
     def trim(self) -> None:
@@ -217,7 +217,7 @@ class CommitApplier:
     def session(self, id: str) -> NumberedSession | None:
         session = self._sessions.get(id)
         if session is None:
-            row = self._run(QUERIES["session_by_id"], (id,)).fetchone()
+            row = self._run("session_by_id", id).fetchone()
             if row is None:
                 return None
             session = self._sessions[id] = NumberedSession.of_row(row)
@@ -246,9 +246,7 @@ class CommitApplier:
         debt = None
         if reply is not None:
             clock, tick, _ = self._clock()
-            debt = self._run(
-                QUERIES["debt"], (session.n, reply, tick, clock)
-            ).fetchone()
+            debt = self._run("debt", session.n, reply, tick, clock).fetchone()
         claim = debt[0] if debt else None
         return judge_taken(write, waiting, owed=debt is not None, claim=claim)
 
@@ -256,7 +254,7 @@ class CommitApplier:
         """The position of the last chunk of the running turn; the one it began at when there is
         none.
         """
-        rows = self._run(QUERIES["journal"], (session.journal, session.n, FAR_FUTURE))
+        rows = self._run("journal", session.journal, session.n, FAR_FUTURE)
         last: int = session.journal
         for row in rows:
             last = max(last, row[0])
@@ -269,21 +267,21 @@ class CommitApplier:
         """The session that the key has now, and its epoch."""
         if opening.key is None:
             return None
-        row = self._run(
-            QUERIES["session_by_key"], (opening.tenant, opening.key)
-        ).fetchone()
+        row = self._run("session_by_key", opening.tenant, opening.key).fetchone()
         return (row[1], row[4]) if row else None
 
     def _inbox(self, session: NumberedSession) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
         self._flush_inbox()
-        return {row[0]: row[2] for row in self._run(QUERIES["inbox"], (session.n,))}
+        return {row[0]: row[2] for row in self._run("inbox", session.n)}
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
-        gathered = self._events.get(event_name(scope, event))
+        name = event_name(scope, event)
+        gathered = self._events.get(name)
         if gathered is not None:
-            return Accepted(gathered[0].id, gathered[1], gathered[2])
-        row = self._run(QUERIES["accepted"], (event_name(scope, event),)).fetchone()
+            session, seq, message = gathered
+            return Accepted(session.id, seq, message)
+        row = self._run("accepted", name).fetchone()
         return Accepted(*row) if row else None
 
     def find(self, commit: Commit) -> Outcome | None:
@@ -307,7 +305,7 @@ class CommitApplier:
             return None
         first = started = position = 0
         for draft in write.drafts:
-            row = self._run(QUERIES["entry_by_id"], (session.n, draft.id)).fetchone()
+            row = self._run("entry_by_id", session.n, draft.id).fetchone()
             if row is None:
                 return None
             first = first or row[0]
@@ -321,9 +319,7 @@ class CommitApplier:
 
     def _position_of(self, session: NumberedSession, chunk: Chunk) -> int:
         """Where this chunk of the running turn is in the journal; 0 when it is not there."""
-        rows: Any = self._run(
-            QUERIES["journal"], (session.journal, session.n, FAR_FUTURE)
-        )
+        rows: Any = self._run("journal", session.journal, session.n, FAR_FUTURE)
         for position, _turn, message, index, _body in rows:
             if (message, index) == (chunk.message, chunk.index):
                 found: int = position
@@ -331,11 +327,10 @@ class CommitApplier:
         return 0
 
     def _effect(self, write: Write) -> Written:
-        session = (
-            self._open(write)
-            if write.open is not None
-            else self._sessions[write.session]
-        )
+        if write.open is not None:
+            session = self._open(write)
+        else:
+            session = self._sessions[write.session]
         first = session.head + 1
         if advances(write):
             self._advance(session, write)
@@ -344,33 +339,21 @@ class CommitApplier:
         if write.lay is not None:
             self.flush()  # what this batch has added before is there already
             self._take_out()  # and what is restored stays
-            restore(self._connection, session.n, session.tenant, write.lay)
+            restore(self._statements, session.n, session.tenant, write.lay)
         for draft in write.drafts:
             self._add(session, draft)
         if write.event is not None:
-            place = write.event_draft
-            self._events[event_name(*write.event)] = (
-                session,
-                first + place,
-                write.drafts[place].id,
-            )
+            at = write.event_draft
+            accepted = (session, first + at, write.drafts[at].id)
+            self._events[event_name(*write.event)] = accepted
         if write.admits or write.takes:
             self._shift_inbox(session, write, first)
         if write.owes or reply_of(write) is not None:
             self._shift_outbox(session, write)
         if write.chunk is not None:
             self.position += 1
-            chunk = write.chunk
-            self._chunks.append(
-                (
-                    self.position,
-                    session.n,
-                    session.turn,
-                    chunk.message,
-                    chunk.index,
-                    chunk.body,
-                )
-            )
+            place = (self.position, session.n, session.turn)
+            self._chunks.append((*place, *astuple(write.chunk)))
         return Written(
             first if write.drafts else 0,
             session.fence if write.start is not None else 0,
@@ -390,13 +373,13 @@ class CommitApplier:
         # Not with every message: the row of the session would be written as often as the log.
         if draft.at >= session.active_at + ACTIVE_STEP_MS and kind == "":
             session.active_at = draft.at
-            self._run(QUERIES["save_activity"], (draft.at, session.n))
+            self._run("save_activity", draft.at, session.n)
 
     def _erase(self, session: NumberedSession, write: Write) -> None:
         self.flush()  # what this batch has added before goes too
         if write.erase is not None:
             blank(
-                self._connection,
+                self._statements,
                 session.n,
                 write.erase,
                 forget_events=write.forget_events,
@@ -404,20 +387,20 @@ class CommitApplier:
             self._erased.add(session.n)
             self._untaken.add(session.n)
         if write.blank:
-            blank_some(self._connection, session.n, write.blank)
+            blank_some(self._statements, session.n, write.blank)
             self._blanked.add(session.n)
 
     def _parted(self, session: NumberedSession, body: bytes) -> bytes:
         """The body with its large parts kept as blobs, each once for all sessions."""
         skeleton, parts = split(body)
         for name, part in parts.items():
-            same = self._run(QUERIES["blob_is"], (part, name)).get
+            same = self._run("blob_is", part, name).get
             if same == 0:
                 # another part has this name, against all odds: then this one is not cut out
                 return body
             if same is None:
-                self._run(QUERIES["add_blob"], (name, part))
-            self._run(QUERIES["add_blob_use"], (session.n, name))
+                self._run("add_blob", name, part)
+            self._run("add_blob_use", session.n, name)
         return skeleton
 
     def _open(self, write: Write) -> NumberedSession:
@@ -427,8 +410,8 @@ class CommitApplier:
         session = NumberedSession.opened(
             write.session, opening, at, tenant=opening.tenant, key=opening.key
         )
-        self._run(QUERIES["add_session"], ADDED(session))
-        session.n = self._connection.last_insert_rowid()
+        self._run("add_session", *ADDED(session))
+        session.n = self._statements.connection.last_insert_rowid()
         self._sessions[write.session] = session
         return session
 
@@ -441,50 +424,33 @@ class CommitApplier:
             session.holder = write.start.holder
         if after.leased_s is not None:
             session.lease = given(after.leased_s, self._clock())
-        row = (*TURN(session), *session.lease, *STANDING(session))
-        self._run(QUERIES["save_turn"], row)
+        self._run("save_turn", *TURN(session), *session.lease, *STANDING(session))
 
     def _shift_inbox(self, session: NumberedSession, write: Write, first: int) -> None:
         if write.takes:
             seqs = self._inbox(session)
             self._run_many(
-                QUERIES["remove_waiting"],
+                "remove_waiting",
                 [(session.n, seqs[message]) for message in write.takes],
             )
         seq_of = {draft.id: first + index for index, draft in enumerate(write.drafts)}
         for waiting in write.admits:
             seq = waiting.seq or seq_of[waiting.message]
-            lease = (
-                NO_LEASE
-                if waiting.lease_s is None
-                else given(waiting.lease_s, self._clock())
-            )
-            self._waiting.append(
-                (
-                    session.n,
-                    seq,
-                    waiting.message,
-                    waiting.waiter,
-                    session.tenant,
-                    *lease,
-                )
-            )
+            lease = NO_LEASE
+            if waiting.lease_s is not None:
+                lease = given(waiting.lease_s, self._clock())
+            who = (waiting.message, waiting.waiter, session.tenant)
+            self._waiting.append((session.n, seq, *who, *lease))
 
     def _shift_outbox(self, session: NumberedSession, write: Write) -> None:
         for owing in write.owes:
             last = write.drafts[-1]
-            debt = (
-                session.n,
-                owing.id,
-                last.turn,
-                address(owing.reply_to),
-                last.at,
-                session.tenant,
-            )
-            self._run(QUERIES["add_debt"], (*debt, *NO_CLAIM))
+            debt = (owing.id, last.turn, address(owing.reply_to), last.at)
+            self._run("add_debt", session.n, *debt, session.tenant, *NO_CLAIM)
         if write.claim is not None:
             clock, tick, _ = self._clock()
-            claim = (write.claim.token, tick + write.claim.seconds, clock)
-            self._run(QUERIES["claim_debt"], (*claim, session.n, write.claim.id))
+            until = tick + write.claim.seconds
+            claim = (write.claim.token, until, clock)
+            self._run("claim_debt", *claim, session.n, write.claim.id)
         if write.pays is not None:
-            self._run(QUERIES["remove_debt"], (session.n, write.pays))
+            self._run("remove_debt", session.n, write.pays)

@@ -28,7 +28,7 @@ from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.erase import scrub, unscrubbed
-from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.queries import Statements
 from holdfast.engine.sqlite.readers import SqliteReaders, forsake
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
@@ -119,7 +119,8 @@ class SqliteEngine(SqliteReads):
             # the log is opened now, not later
             self._connection.execute("PRAGMA user_version").fetchall()
             self._files = self._readers.files = FileIdentity(self.where, self._tick)
-            self._applier = CommitApplier(self._connection, self._clock)
+            self._statements = Statements(self._connection)
+            self._applier = CommitApplier(self._statements, self._clock)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
         except apsw.Error as error:
@@ -209,11 +210,11 @@ class SqliteEngine(SqliteReads):
         stands in the way.
         """
         try:
-            gone, blanked = self._locked(lambda: unscrubbed(self._connection))
+            gone, blanked = self._locked(lambda: unscrubbed(self._statements))
             if not gone and not blanked:
                 return None
             self._searching.forget(sorted(gone), sorted(blanked))
-            clean = self._locked(lambda: scrub(self._connection, gone, blanked))
+            clean = self._locked(lambda: scrub(self._statements, gone, blanked))
             return None if clean else "a program that reads it keeps old pages"
         except (apsw.Error, HoldfastError) as error:
             return str(error) or repr(error)
@@ -291,24 +292,19 @@ class SqliteEngine(SqliteReads):
         connection.execute("BEGIN IMMEDIATE")
         try:
             applier.forget()
-            needed = connection.execute(QUERIES["journal_needed"]).get
-            first_a, last_a, first_b, last_b = connection.execute(
-                QUERIES["journal_spans"]
-            ).get
-            spans = {"a": (first_a, last_a), "b": (first_b, last_b)}
-            other = "b" if applier.generation == "a" else "a"
+            needed = self._statements.run("journal_needed").get
+            _, last_a, _, last_b = self._statements.run("journal_spans").get
+            last = {"a": last_a, "b": last_b}
+            current = applier.generation
+            other = "b" if current == "a" else "a"
             applier.state_fact("journal", applier.position)
-            for name in (
-                (other, applier.generation) if all_of_it or needed is None else (other,)
-            ):
-                last = spans[name][1]
-                if last is not None and (needed is None or last <= needed):
+            # the current one only when no turn runs that may still write to it
+            emptied = [other, current] if all_of_it or needed is None else [other]
+            for name in emptied:
+                if last[name] is not None and (needed is None or last[name] <= needed):
                     connection.execute(f"DELETE FROM journal_{name}")
-                    spans[name] = (None, None)
-            if spans[other] == (None, None) and spans[applier.generation] != (
-                None,
-                None,
-            ):
+                    last[name] = None
+            if last[other] is None and last[current] is not None:
                 applier.state_fact("generation", int(other == "b"))
             connection.execute("COMMIT")
         finally:

@@ -1,6 +1,9 @@
 """The named statements of this engine's `.sql` files, ready to run."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import apsw
 
 from holdfast.engine import named_sql
 
@@ -17,3 +20,16 @@ QUERIES = SEARCH | _named("filing.sql") | _named("laying.sql") | _named("queries
 UPKEEP = _named("upkeep.sql")
 SCHEMA = named_sql.beside(__file__, "schema.sql")
 MIGRATIONS = named_sql.migrations(__file__)
+
+
+class Statements:
+    """The named statements, on one connection that may write."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+
+    def run(self, name: str, *values: Any) -> apsw.Cursor:
+        return self.connection.execute(QUERIES[name], values)
+
+    def run_many(self, name: str, rows: Iterable[named_sql.Row]) -> None:
+        self.connection.executemany(QUERIES[name], rows)

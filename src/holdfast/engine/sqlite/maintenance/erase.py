@@ -21,13 +21,13 @@ import apsw
 
 from holdfast.engine.blobs import names_in
 from holdfast.engine.protocol import Notes
-from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.queries import Statements
 
 _SCRUB_BYTES = 16 << 20
 
 
 def blank(
-    connection: apsw.Connection,
+    statements: Statements,
     session: int,
     notes: Notes,
     *,
@@ -36,8 +36,7 @@ def blank(
     """What is left of the session are these notes, by seq, and until `take_out` what it owes and is
     saying.
     """
-    run, run_many = connection.execute, connection.executemany
-    run("PRAGMA secure_delete=ON").fetchall()
+    statements.connection.execute("PRAGMA secure_delete=ON").fetchall()
     for name in (
         "blank_entries",
         "blank_blobs",
@@ -45,55 +44,53 @@ def blank(
         "remove_blob_uses",
         "remove_all_waiting",
     ):
-        run(QUERIES[name], (session,))
-    run_many(
-        QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes]
+        statements.run(name, session)
+    statements.run_many(
+        "save_note", [(note or None, session, seq) for seq, note in notes]
     )
-    run(QUERIES["empty_untold"], (session,))
+    statements.run("empty_untold", session)
     if forget_events:
-        run(QUERIES["forget_events"], (session,))
+        statements.run("forget_events", session)
 
 
-def take_out(connection: apsw.Connection, sessions: Collection[int]) -> None:
+def take_out(statements: Statements, sessions: Collection[int]) -> None:
     """The outbox and the journal without these sessions."""
-    run, run_many = connection.execute, connection.executemany
     import json  # here and below: most stores never erase
 
-    gone = (json.dumps(list(sessions)),)
-    debts = run(QUERIES["debts_of_others"], gone).fetchall()
-    chunks = run(QUERIES["chunks_of_others"], gone).fetchall()
+    gone = json.dumps(list(sessions))
+    debts = statements.run("debts_of_others", gone).fetchall()
+    chunks = statements.run("chunks_of_others", gone).fetchall()
     for name in ("empty_outbox", "empty_journal_a", "empty_journal_b"):
-        run(QUERIES[name])
-    run_many(QUERIES["add_debt"], debts)
-    run_many(QUERIES["add_chunk_a"], chunks)
+        statements.run(name)
+    statements.run_many("add_debt", debts)
+    statements.run_many("add_chunk_a", chunks)
 
 
-def blank_some(connection: apsw.Connection, session: int, notes: Notes) -> None:
+def blank_some(statements: Statements, session: int, notes: Notes) -> None:
     """What is left of these entries are these notes. Blobs that no other entry refers to go with
     them.
     """
-    run, run_many = connection.execute, connection.executemany
-    run("PRAGMA secure_delete=ON").fetchall()
-    run_many(QUERIES["blank_entry"], [(session, seq) for seq, _ in notes])
-    run_many(
-        QUERIES["save_note"], [(note or None, session, seq) for seq, note in notes]
+    statements.connection.execute("PRAGMA secure_delete=ON").fetchall()
+    statements.run_many("blank_entry", [(session, seq) for seq, _ in notes])
+    statements.run_many(
+        "save_note", [(note or None, session, seq) for seq, note in notes]
     )
     left = {
         name
-        for (body,) in run(QUERIES["skeletons"], (session,))
+        for (body,) in statements.run("skeletons", session)
         for name in names_in(body)
     }
-    for (name,) in run(QUERIES["blobs_of"], (session,)).fetchall():
+    for (name,) in statements.run("blobs_of", session).fetchall():
         if name not in left:
             for query in ("blank_blob", "empty_blob", "remove_blob_use"):
-                run(QUERIES[query], (session, name))
+                statements.run(query, session, name)
 
 
-def unscrubbed(connection: apsw.Connection) -> tuple[set[int], set[int]]:
+def unscrubbed(statements: Statements) -> tuple[set[int], set[int]]:
     """The sessions that were erased, and those that have lost entries, since the files were last
     clean.
     """
-    noted = connection.execute(QUERIES["get_fact"], ("unscrubbed",)).get
+    noted = statements.run("get_fact", "unscrubbed").get
     if not noted:
         return set(), set()
     import json
@@ -103,15 +100,15 @@ def unscrubbed(connection: apsw.Connection) -> tuple[set[int], set[int]]:
 
 
 def owe_scrubbing(
-    connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]
+    statements: Statements, gone: Collection[int], blanked: Collection[int]
 ) -> None:
     """Inside the transaction that erases: these are to be scrubbed, and those that still were."""
-    before = unscrubbed(connection)
-    _note_unscrubbed(connection, before[0].union(gone), before[1].union(blanked))
+    before = unscrubbed(statements)
+    _note_unscrubbed(statements, before[0].union(gone), before[1].union(blanked))
 
 
 def scrub(
-    connection: apsw.Connection, gone: Collection[int], blanked: Collection[int]
+    statements: Statements, gone: Collection[int], blanked: Collection[int]
 ) -> bool:
     """Leaves nothing of what was deleted in free pages or in the WAL; False when a reader is in the
     way of that.
@@ -119,6 +116,7 @@ def scrub(
     Free pages are taken into a table of zeros, which is then dropped: two transactions, because
     pages that are freed in the one that took them are not written.
     """
+    connection = statements.connection
     run = connection.execute
     run("DROP TABLE IF EXISTS scrub")
     left = run("PRAGMA freelist_count").get * run("PRAGMA page_size").get
@@ -138,18 +136,15 @@ def scrub(
         return False
     # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there
     # again, words and all. The next commit syncs it.
-    before = unscrubbed(connection)
+    before = unscrubbed(statements)
     _note_unscrubbed(
-        connection, before[0].difference(gone), before[1].difference(blanked)
+        statements, before[0].difference(gone), before[1].difference(blanked)
     )
     return True
 
 
-def _note_unscrubbed(
-    connection: apsw.Connection, gone: set[int], blanked: set[int]
-) -> None:
+def _note_unscrubbed(statements: Statements, gone: set[int], blanked: set[int]) -> None:
     import json
 
-    connection.execute(
-        QUERIES["set_fact"], ("unscrubbed", json.dumps([sorted(gone), sorted(blanked)]))
-    )
+    noted = json.dumps([sorted(gone), sorted(blanked)])
+    statements.run("set_fact", "unscrubbed", noted)
