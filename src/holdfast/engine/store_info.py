@@ -2,8 +2,13 @@
 was copied.
 """
 
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
 import msgspec
 
+RESTORE = "Keep a copy of the store, then take what is lost from a backup"
+REPORT = "Keep a copy of the store and report this; it is a defect"
 PROBLEMS_MAX = 1000
 """So many are told of a store, and no more: the first thousand say enough."""
 
@@ -52,6 +57,29 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         broken = f" ({self.invariant})" if self.invariant else ""
         return f"{self.place}: {self.problem}{broken}. {self.remedy}."
+
+
+class Law(NamedTuple):
+    """What must hold in a store. Its query finds where it does not; the first column of a row says
+    whose it is, and all of them are words of the sentence.
+    """
+
+    query: str
+    sentence: str
+    invariant: str
+    remedy: str = REPORT
+    place: Literal["session", "tenant"] = "session"
+
+    def broken(self, row: Sequence[Any]) -> Problem:
+        whose = str(row[0])
+        return Problem(
+            rule=self.query.replace("_", "-"),
+            place=f"{self.place} {whose}",
+            problem=self.sentence.format(*row),
+            invariant=self.invariant,
+            remedy=self.remedy,
+            session=whose if self.place == "session" else None,
+        )
 
 
 class Backup(msgspec.Struct, frozen=True):

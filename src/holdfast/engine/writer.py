@@ -10,7 +10,8 @@ durable, never before (I-3), and followers are woken after the answers. Housekee
 checkpoints, old journal generations) runs after the answers too, on the same thread, so that it can
 never make a finished commit look failed.
 
-The engine gives `apply`, which answers every commit of a batch, and `tidy`. A caller waits on its
+The engine gives `apply`, which answers every commit of a batch, with a ticket of its own where the
+answer comes later, and `tidy`. A caller waits on its
 ticket: with a lock when it is a thread, with a callback when it is an event loop; either way it is
 one hop.
 """
@@ -81,30 +82,6 @@ class WriterTicket:
         # it knows this ticket: whoever waited for it would live until the garbage is collected
         self._wake = None
         return tell(wake) if wake is not None else None
-
-
-class Later:
-    """An answer that is given later, by another thread: what it waits for must not hold up the
-    others.
-    """
-
-    def __init__(self) -> None:
-        self._gate = threading.Lock()
-        self._answer: Any = None
-        self._then: Callable[[Any], None] | None = None
-
-    def then(self, callback: Callable[[Any], None]) -> None:
-        """Calls back with the answer, now if it was given."""
-        with self._gate:
-            self._then, answer = callback, self._answer
-        if answer is not None:
-            callback(answer)
-
-    def answer(self, answer: Any) -> None:
-        with self._gate:
-            self._answer, then = answer, self._then
-        if then is not None:
-            then(answer)
 
 
 class Writer:
@@ -180,7 +157,8 @@ class Writer:
             answers = [error] * len(batch)
         signals = set()
         for ticket, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, Later):
+            if isinstance(answer, WriterTicket):
+                # somebody else answers that one: what it waits for must not hold up the others
                 answer.then(partial(self._answer_later, ticket))
             else:
                 signals.add(ticket.answer(answer))
@@ -189,8 +167,8 @@ class Writer:
         self._wake(commits)
         self._tidy()
 
-    def _answer_later(self, ticket: WriterTicket, answer: Any) -> None:
-        signal = ticket.answer(answer)
+    def _answer_later(self, ticket: WriterTicket, other: WriterTicket) -> None:
+        signal = ticket.answer(other._answer)
         if signal is not None:
             tell(signal)
         self._wake([ticket.commit])

@@ -105,7 +105,8 @@ class BatchWriter:
         self._lasting = lasting
         self._state = BatchState()
         self._kept = KeptConnection(cluster, self._greet)
-        self.connect, self.close = self._kept.get, self._kept.drop
+        self.connect = self._kept.get
+        self.close = self._kept.drop
         self._prepared_append: PreparedAppend | None = None
         self._attempt: Attempt | None = None
         chance = int.from_bytes(cluster.chance(8), "big")
@@ -428,12 +429,6 @@ class BatchWriter:
         for row in (*batch.moved.values(), *batch.opened.values()):
             self._acknowledged.note(row.id, row.head)
         self._tenants.learn((id, row.tenant) for id, row in batch.opened.items())
-
-    def tidy(self) -> None:
-        """Nothing is left to do after the answers."""
-
-    def finish(self) -> None:
-        self.close()
 
     def _next_stamp(self) -> int:
         self._stamp = (self._stamp + 1) & _STAMPS

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from holdfast.engine.protocol import Commit, Commits
-from holdfast.engine.writer import Later
+from holdfast.engine.writer import WriterTicket
 
 THREADS_MAX = 8
 
@@ -24,15 +24,17 @@ class CommitRunner(Protocol):
     """What answers commits."""
 
     def apply(self, commits: Commits) -> list[Any]: ...
-    def finish(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class _RowWaiters:
-    """Commits that wait for the same row."""
+    """Commits that wait for the same row, and the thread that waits with them."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.waiting: list[tuple[Commit, Later]] = []
+    def __init__(self, run: Callable[["_RowWaiters"], None]) -> None:
+        self.waiting: list[WriterTicket] = []
+        self.thread = threading.Thread(
+            target=run, args=(self,), name="holdfast-siding", daemon=True
+        )
 
 
 class BlockedCommits:
@@ -44,8 +46,7 @@ class BlockedCommits:
         self._make = make
         self._gate = threading.Lock()
         self._aside: dict[str, _RowWaiters] = {}
-        self._threads: dict[int, threading.Thread] = {}
-        self._made = 0
+        self._live: list[_RowWaiters] = []
 
     @property
     def busy(self) -> bool:
@@ -54,7 +55,7 @@ class BlockedCommits:
 
     def divert(
         self, commits: Commits, stuck: Collection[str] = ()
-    ) -> list[Later | None]:
+    ) -> list[WriterTicket | None]:
         """Puts aside what concerns a session that is aside already, or one of these; None for what
         may go on.
         """
@@ -63,14 +64,14 @@ class BlockedCommits:
 
     def close(self) -> None:
         """Waits for what is aside."""
-        for thread in list(self._threads.values()):
-            thread.join()
+        for waiters in list(self._live):
+            waiters.thread.join()
 
-    def _divert(self, commit: Commit, stuck: Collection[str]) -> Later | None:
+    def _divert(self, commit: Commit, stuck: Collection[str]) -> WriterTicket | None:
         sessions = {write.session for write in commit}
         waiters = next((self._aside[id] for id in sessions if id in self._aside), None)
         if waiters is None:
-            if not sessions.intersection(stuck):
+            if sessions.isdisjoint(stuck):
                 return None
             waiters = self._opened()
             _log.warning(
@@ -79,20 +80,17 @@ class BlockedCommits:
             )
         for id in sessions:  # the other sessions of the commit wait with it
             self._aside.setdefault(id, waiters)
-        later = Later()
-        waiters.waiting.append((commit, later))
-        return later
+        ticket = WriterTicket(commit)
+        waiters.waiting.append(ticket)
+        return ticket
 
     def _opened(self) -> _RowWaiters:
-        if len(self._threads) >= THREADS_MAX:
-            return next(iter(self._aside.values()))
-        self._made += 1
-        waiters = _RowWaiters(self._made)
-        thread = threading.Thread(
-            target=self._run, args=(waiters,), name="holdfast-siding", daemon=True
-        )
-        self._threads[waiters.number] = thread
-        thread.start()
+        # each has a connection: those that come later wait with the first, and may wait longer
+        if len(self._live) >= THREADS_MAX:
+            return self._live[0]
+        waiters = _RowWaiters(self._run)
+        self._live.append(waiters)
+        waiters.thread.start()
         return waiters
 
     def _run(self, waiters: _RowWaiters) -> None:
@@ -100,24 +98,21 @@ class BlockedCommits:
         try:
             while waiting := self._take(waiters):
                 try:
-                    answers = runner.apply([commit for commit, _ in waiting])
+                    answers = runner.apply([ticket.commit for ticket in waiting])
                 except BaseException as error:
                     # It must reach every caller, or they would wait for ever.
                     answers = [error] * len(waiting)
-                for (_, later), answer in zip(waiting, answers, strict=True):
-                    later.answer(answer)
+                for ticket, answer in zip(waiting, answers, strict=True):
+                    ticket.answer(answer)
         finally:
-            runner.finish()
+            runner.close()
 
-    def _take(self, waiters: _RowWaiters) -> list[tuple[Commit, Later]]:
+    def _take(self, waiters: _RowWaiters) -> list[WriterTicket]:
         """What waits; when nothing does, its sessions go to their writers again."""
         with self._gate:
             waiting, waiters.waiting = waiters.waiting, []
             if not waiting:
-                self._aside = {
-                    id: other
-                    for id, other in self._aside.items()
-                    if other is not waiters
-                }
-                self._threads.pop(waiters.number, None)
+                for id in [id for id in self._aside if self._aside[id] is waiters]:
+                    del self._aside[id]
+                self._live.remove(waiters)
         return waiting

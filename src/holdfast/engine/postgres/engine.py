@@ -159,20 +159,18 @@ class PostgresEngine(EngineReads):
         return Replication(*self._readers.read("sync_state", {})[0])
 
     def _make_writer(self, number: int, apply: Apply) -> Writer:
-        batch_writer = self._batch_writers[number]
-        tellers = (self._watchers.wake, self._notifier.note, self._indexer.note)
-
-        def wake(commits: Commits) -> None:
-            for tell in tellers:
-                tell(commits)
-
         return Writer(
             self.where,
             apply=apply,
-            wake=wake,
-            tidy=batch_writer.tidy,
-            finish=batch_writer.finish,
+            wake=self._wake,
+            tidy=lambda: None,
+            finish=self._batch_writers[number].close,
         )
+
+    def _wake(self, commits: Commits) -> None:
+        self._watchers.wake(commits)
+        self._notifier.note(commits)
+        self._indexer.note(commits)
 
     # Writing: on the writers' threads.
 

@@ -2,10 +2,11 @@
 
 import os
 import stat
+from contextlib import closing
 
 import apsw
 
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.file_header import (
     read_header,
     refuse_lost_database,
@@ -21,6 +22,11 @@ from holdfast.errors import SchemaMismatch, StoreUnavailable
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 # before it, two connections that write and checkpoint at once could corrupt the file
 SQLITE_NEEDED = (3, 51, 3)
+
+
+def quoted(path: str) -> str:
+    """The path as it stands in a `file:` address."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def connect(path: str, *, busy_s: float) -> apsw.Connection:
@@ -74,15 +80,9 @@ def check_version(connection: apsw.Connection, path: str) -> None:
 
 def version_of(path: str) -> int:
     """The format of the store at this path; nothing is changed."""
-    try:
-        connection = connect_reader(path, busy_s=0)
-        try:
-            version: int = connection.execute("PRAGMA user_version").get
-            return version
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
+    with translated(path), closing(connect_reader(path, busy_s=0)) as connection:
+        version: int = connection.execute("PRAGMA user_version").get
+        return version
 
 
 def prepare(path: str, *, busy_s: float) -> None:
@@ -92,28 +92,19 @@ def prepare(path: str, *, busy_s: float) -> None:
     Called under the fair lock, so two processes that open a new store at once make one.
     """
     refuse_beside_strayed(path)
-    try:
+    with translated(path):
         header = read_header(path)
         if header is not None:
-            if header.whole and header.application_id != APPLICATION_ID:
+            is_ours = header.application_id == APPLICATION_ID
+            if header.whole and not is_ours:
                 raise not_ours(path)
-            if (
-                header.application_id == APPLICATION_ID
-                and header.version > SCHEMA_VERSION
-            ):
-                raise SchemaMismatch(
-                    where=path, found=header.version, known=SCHEMA_VERSION
-                )
-        connection = connect(path, busy_s=busy_s)
-        try:
+            if is_ours:
+                refuse_newer(header.version, path)
+        with closing(connect(path, busy_s=busy_s)) as connection:
             # a store that is refused stays as it is
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             _check_or_create(connection, path)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
 
 
 def make_file(path: str) -> None:
@@ -169,12 +160,15 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
         return
     if owner != APPLICATION_ID:
         raise not_ours(path)
-    found = connection.execute("PRAGMA user_version").get
-    if found > SCHEMA_VERSION:
-        raise SchemaMismatch(where=path, found=found, known=SCHEMA_VERSION)
+    refuse_newer(connection.execute("PRAGMA user_version").get, path)
     # a copy that another program made may have lost it
     connection.execute("PRAGMA journal_mode=WAL").fetchall()
     migrate(connection)
+
+
+def refuse_newer(version: int, path: str) -> None:
+    if version > SCHEMA_VERSION:
+        raise SchemaMismatch(where=path, found=version, known=SCHEMA_VERSION)
 
 
 def not_ours(path: str) -> StoreUnavailable:

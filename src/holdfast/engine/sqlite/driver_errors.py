@@ -1,5 +1,8 @@
 """SQLite's errors, told as Holdfast's: the one place where driver errors are translated."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import apsw
 
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
@@ -72,3 +75,12 @@ def translate(error: apsw.Error, where: str, *, place: str = "") -> HoldfastErro
         problem=f"SQLite says {error!r}",
         remedy="Report this; it is a defect",
     )
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Driver errors in here are raised as Holdfast's."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, where) from error

@@ -22,7 +22,7 @@ from holdfast.engine.protocol import (
 from holdfast.engine.reads import Searcher
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.apply_commit import CommitApplier
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.driver_errors import translate, translated
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
@@ -110,7 +110,7 @@ class SqliteEngine(SqliteReads):
         self.submit(Scrubbing()).result()
 
     def _connect(self) -> None:
-        try:
+        with translated(self.where):
             self._connection = connecting.connect_writer(
                 self.where, durability=self._durability, busy_s=self._lock_s
             )
@@ -123,8 +123,6 @@ class SqliteEngine(SqliteReads):
             self._applier = CommitApplier(self._statements, self._clock)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
-        except apsw.Error as error:
-            raise translate(error, self.where) from error
 
     def _locked(self, work: Callable[[], Any]) -> Any:
         if not self._lock.acquire(self._lock_s):
@@ -316,10 +314,8 @@ class SqliteEngine(SqliteReads):
         """Writes the file anew, without free pages. Nobody else may use this engine meanwhile;
         other processes may.
         """
-        try:
+        with translated(self.where):
             self._locked(self._vacuum)
-        except apsw.Error as error:
-            raise translate(error, self.where) from error
 
     def _vacuum(self) -> None:
         self._stand(())

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import apsw
@@ -26,8 +26,13 @@ from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsOf
 from holdfast.engine.reads import Searcher
-from holdfast.engine.sqlite.connection import APPLICATION_ID, not_ours
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.connection import (
+    APPLICATION_ID,
+    not_ours,
+    quoted,
+    refuse_newer,
+)
+from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.file_header import read_header
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
@@ -35,11 +40,11 @@ from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.sqlite.queries import QUERIES, Values
-from holdfast.engine.sqlite.readers import forsake
+from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.writer import WriterTicket
-from holdfast.errors import ReadOnlyStore, SchemaMismatch, StoreUnavailable
+from holdfast.errors import ReadOnlyStore, StoreUnavailable
 
 ATTEMPTS_MAX = 100
 """So often a read is begun again that a writer has come in between of."""
@@ -59,30 +64,16 @@ class FilesSeen(NamedTuple):
     """The index, by which those who use the store know of each other."""
 
 
-class ReadOnlyReaders:
-    """Connections that only look, one for each thread; as `Readers`."""
+class ReadOnlyReaders(Readers):
+    """Connections that only look, one for each thread."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._local = threading.local()
-        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._closed = False
-
-    def gates(self) -> list[Any]:
-        return list(self._all.values())
-
-    def abandon(self) -> None:
-        for reader in list(self._all):
-            forsake(reader)
+    _closed = False
 
     def read(self, name: str, values: Values) -> Rows:
-        """All rows of a query."""
         for _ in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
             try:
-                with self._all[reader].lock():
+                with self._gates[reader].lock():
                     rows = reader.execute(QUERIES[name], values).fetchall()
             except apsw.Error as error:
                 if self._changed(seen):
@@ -96,16 +87,9 @@ class ReadOnlyReaders:
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
-        """A connection for one long piece of reading, closed at its end."""
         seen = look(self._path)
-        try:
-            reader = connect(self._path, seen)
-            try:
-                yield reader
-            finally:
-                reader.close()
-        except apsw.Error as error:
-            raise translate(error, self._path) from error
+        with translated(self._path), closing(connect(self._path, seen)) as reader:
+            yield reader
         if self._changed(seen):
             raise StoreUnavailable(
                 where=self._path,
@@ -124,11 +108,9 @@ class ReadOnlyReaders:
             return known
         if known is not None:
             known[0].close()
-        try:
+        with translated(self._path):
             reader = connect(self._path, seen)
-        except apsw.Error as error:
-            raise translate(error, self._path) from error
-        self._all[reader] = Gate()
+        self._gates[reader] = Gate()
         self._local.known = (reader, seen)
         return reader, seen
 
@@ -137,7 +119,7 @@ class ReadOnlyReaders:
 
     def close(self) -> None:
         self._closed = True
-        for reader in list(self._all):
+        for reader in list(self._gates):
             with suppress(apsw.Error):
                 reader.close()
 
@@ -166,7 +148,7 @@ def _stamp(path: str, *, whole: bool) -> Stamp:
 def connect(path: str, seen: FilesSeen) -> apsw.Connection:
     """A connection that makes no file and writes none. Raises the driver's errors."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    place = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    place = f"file:{quoted(path)}"
     if seen.shared is not None:
         connection = apsw.Connection(f"{place}?mode=ro&readonly_shm=1", flags=flags)
     elif seen.log is not None:
@@ -302,29 +284,23 @@ class ReadOnlySqliteEngine(SqliteReads):
 
 def _refuse_other(path: str) -> None:
     """Refuses what is no store of this release."""
-    problem = None
+    problem: str | None = None
     try:
-        found = os.stat(path)
-        problem = None if stat.S_ISREG(found.st_mode) else "it is not a file"
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            problem = "it is not a file"
     except OSError as error:
         problem = error.strerror
     if problem is not None:
         raise StoreUnavailable(where=path, problem=problem, remedy="Check the path")
     refuse_lone_file(path)
-    try:
+    with translated(path):
         read_header(path)
-        connection = connect(path, look(path))
-        try:
+        with closing(connect(path, look(path))) as connection:
             owner = connection.execute("PRAGMA application_id").get
             version = connection.execute("PRAGMA user_version").get
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise translate(error, path) from error
     if owner != APPLICATION_ID:
         raise not_ours(path)
-    if version > SCHEMA_VERSION:
-        raise SchemaMismatch(where=path, found=version, known=SCHEMA_VERSION)
+    refuse_newer(version, path)
     if version < SCHEMA_VERSION:
         remedy = "Open it once without `read_only`, or run `holdfast store migrate`"
         raise StoreUnavailable(

@@ -7,7 +7,7 @@ a newer release has changed the store's format meanwhile. Damage is told with it
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -15,7 +15,7 @@ import apsw
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.sqlite import connection as connecting
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
 from holdfast.engine.sqlite.maintenance.damage import damage_error
@@ -23,7 +23,42 @@ from holdfast.engine.sqlite.queries import QUERIES, Values
 from holdfast.errors import InvalidMessage
 
 
-class SqliteReaders:
+class Readers:
+    """Connections that can't write, one for each thread that asks. While one is used, its gate is
+    held.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._gates: weakref.WeakKeyDictionary[apsw.Connection, Gate] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def read(self, name: str, values: Values) -> Rows:
+        """All rows of a query."""
+        raise NotImplementedError
+
+    def alone(self) -> AbstractContextManager[apsw.Connection]:
+        """A connection for one long piece of reading, closed at its end."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def gates(self) -> list[Gate]:
+        """The locks that are held while somebody reads."""
+        return list(self._gates.values())
+
+    def abandon(self) -> None:
+        """In a child that was forked: its copies of these connections are closed, and nothing else
+        is done.
+        """
+        for reader in list(self._gates):
+            forsake(reader)
+
+
+class SqliteReaders(Readers):
     """The reading connections of one engine. `files` are those that its writer uses; `tell_writer`
     lets it see for itself that they have strayed.
     """
@@ -33,24 +68,14 @@ class SqliteReaders:
     def __init__(
         self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]
     ) -> None:
-        self._path, self._busy_s, self._tell_writer = path, busy_s, tell_writer
-        self._local = threading.local()
-        self._all: weakref.WeakKeyDictionary[apsw.Connection, Any] = (
-            weakref.WeakKeyDictionary()
-        )
-
-    def gates(self) -> list[Any]:
-        """The locks that are held while somebody reads."""
-        return list(self._all.values())
+        super().__init__(path)
+        self._busy_s, self._tell_writer = busy_s, tell_writer
 
     def read(self, name: str, values: Values) -> Rows:
-        """All rows of a query."""
         if not self.files.may_be_read():
             self._tell_writer()
-        try:
+        with translated(self._path):
             reader = self._reader()
-        except apsw.Error as error:
-            raise translate(error, self._path) from error
         try:
             with self._local.gate.lock():
                 rows = reader.execute(QUERIES[name], values).fetchall()
@@ -68,19 +93,16 @@ class SqliteReaders:
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
-        """A connection for one long piece of reading, closed at its end."""
         self.files.check()
-        try:
+        with translated(self._path):
             with opening.lock():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
-                self._all[reader] = Gate()
+                self._gates[reader] = Gate()
             try:
                 connecting.check_version(reader, self._path)
                 yield reader
             finally:
                 self.files.leave(reader)
-        except apsw.Error as error:
-            raise translate(error, self._path) from error
 
     def _reader(self) -> apsw.Connection:
         """This thread's connection."""
@@ -89,20 +111,13 @@ class SqliteReaders:
             with opening.lock():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
                 self._local.reader, self._local.version = reader, -1
-                self._local.gate = self._all[reader] = Gate()
+                self._local.gate = self._gates[reader] = Gate()
         return reader
 
     def close(self) -> None:
-        for reader in list(self._all):
+        for reader in list(self._gates):
             self.files.leave(reader)
         self.files.forget()
-
-    def abandon(self) -> None:
-        """In a child that was forked: its copies of these connections are closed, and nothing else
-        is done.
-        """
-        for reader in list(self._all):
-            forsake(reader)
 
 
 def forsake(connection: apsw.Connection) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import starmap
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 
@@ -28,20 +28,11 @@ from holdfast.engine.reads import EngineReads
 from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.queries import Values
+from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 
 FEW_ROWS = 100
 NUMBERS_MAX = 10_000
-
-
-class Readers(Protocol):
-    """Connections that can't write, one for each thread that asks."""
-
-    def read(self, name: str, values: Values) -> Rows: ...
-    def alone(self) -> AbstractContextManager[apsw.Connection]: ...
-    def gates(self) -> list[Any]: ...
-    def close(self) -> None: ...
-    def abandon(self) -> None: ...
 
 
 class SqliteReads(EngineReads):

@@ -7,7 +7,7 @@ from holdfast.engine.postgres.maintenance.migrate import SCHEMA_VERSION
 from holdfast.engine.postgres.server.binary_arrays import Texts
 from holdfast.engine.postgres.server.connection import ServerConnection
 from holdfast.engine.postgres.server.replication import Replication
-from holdfast.engine.store_info import Problem, StoreInfo
+from holdfast.engine.store_info import RESTORE, Law, Problem, StoreInfo
 
 Read = Callable[..., Rows]
 
@@ -29,20 +29,23 @@ COUNTED_BYTES_MAX = 4 << 20
 """Larger tables are not counted: the server's statistics tell about how many rows they have."""
 VACUUMED = ("entry", "blob", "words", "journal", "inbox", "outbox", "event")
 """What erasures and retentions make smaller."""
-RESTORE = "Keep a copy of the store, then take what is lost from a backup"
-REPORT = "Keep a copy of the store and report this; it is a defect"
-
-_LAWS = {
-    "torn_logs": (
+_LAWS = (
+    Law(
+        "torn_logs",
         "{3} entries stand at the seqs {4} to {5}, between {1} and {2}",
         "I-1",
         RESTORE,
     ),
-    "odd_turns": ("turn {1} has {2} ends", "I-6", REPORT),
-    "doubled_ids": ("entries {1} and {2} have the same id", "I-2", REPORT),
-    "lost_blobs": ("entry {1} refers to large parts that are missing", "I-14", RESTORE),
-    "stray_bindings": ("a key is bound to it that is not its own", "I-8", REPORT),
-}
+    Law("odd_turns", "turn {1} has {2} ends", "I-6"),
+    Law("doubled_ids", "entries {1} and {2} have the same id", "I-2"),
+    Law(
+        "lost_blobs",
+        "entry {1} refers to large parts that are missing",
+        "I-14",
+        RESTORE,
+    ),
+    Law("stray_bindings", "a key is bound to it that is not its own", "I-8"),
+)
 
 
 def info(read: Read, where: str, replication: Replication) -> StoreInfo:
@@ -94,17 +97,8 @@ def _problems(
             invariant="I-3",
             remedy=remedy,
         )
-    for name, (sentence, invariant, remedy) in _LAWS.items():
-        for row in read(name):
-            problem, session = sentence.format(*row), f"{row[0]}"
-            yield Problem(
-                rule=name.replace("_", "-"),
-                place=f"session {session}",
-                problem=problem,
-                invariant=invariant,
-                remedy=remedy,
-                session=session,
-            )
+    for law in _LAWS:
+        yield from map(law.broken, read(law.query))
 
 
 def vacuum(line: ServerConnection) -> int:

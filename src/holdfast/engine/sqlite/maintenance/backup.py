@@ -11,13 +11,14 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
 import apsw
 
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.connection import quoted
+from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.permissions import OWNER_ONLY
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import Backup
@@ -82,17 +83,12 @@ def _place(to: str) -> Iterator[tuple[str, int]]:
 
 
 def _copy(reader: apsw.Connection, partial: str) -> None:
-    try:
-        copy = apsw.Connection(partial, flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            copy.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").fetchall()
-            with copy.backup("main", reader, "main") as pages:
-                while not pages.done:
-                    _step(pages)
-        finally:
-            copy.close()
-    except apsw.Error as error:
-        raise translate(error, partial) from error
+    flags = apsw.SQLITE_OPEN_READWRITE
+    with translated(partial), closing(apsw.Connection(partial, flags=flags)) as copy:
+        copy.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").fetchall()
+        with copy.backup("main", reader, "main") as pages:
+            while not pages.done:
+                _step(pages)
 
 
 def _step(pages: apsw.Backup) -> None:
@@ -120,16 +116,11 @@ def _contents(connection: apsw.Connection) -> _Contents:
 
 def _verify(partial: str, held: _Contents, path: str) -> None:
     """Reads the copy back: what was to be copied is there, and its pages are sound."""
-    try:
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        copy = apsw.Connection(f"file:{_quoted(partial)}?immutable=1", flags=flags)
-        try:
-            same = _contents(copy) == held
-            sound = copy.execute("PRAGMA integrity_check(1)").get
-        finally:
-            copy.close()
-    except apsw.Error as error:
-        raise translate(error, partial) from error
+    place = f"file:{quoted(partial)}?immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    with translated(partial), closing(apsw.Connection(place, flags=flags)) as copy:
+        same = _contents(copy) == held
+        sound = copy.execute("PRAGMA integrity_check(1)").get
     if not same:
         raise Damaged(
             where=partial,
@@ -139,11 +130,6 @@ def _verify(partial: str, held: _Contents, path: str) -> None:
         raise Damaged(
             where=path, problem=f"a copy of it is not sound and was not kept ({sound})"
         )
-
-
-def _quoted(path: str) -> str:
-    """The path as it stands in a `file:` address."""
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def _name(partial: str, to: str) -> None:

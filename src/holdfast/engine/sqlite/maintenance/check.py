@@ -17,23 +17,19 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import apsw
-from msgspec.structs import replace
 
 from holdfast.domain.entry import note_of
 from holdfast.domain.message import thaw
 from holdfast.engine.blobs import join, name_of, names_in
 from holdfast.engine.sqlite.driver_errors import translate
-from holdfast.engine.sqlite.maintenance.damage import spans, unreadable
+from holdfast.engine.sqlite.maintenance.damage import entries_named, spans, unreadable
 from holdfast.engine.sqlite.maintenance.sizes import files_of
 from holdfast.engine.sqlite.queries import UPKEEP
-from holdfast.engine.store_info import PROBLEMS_MAX, Problem
+from holdfast.engine.store_info import PROBLEMS_MAX, REPORT, RESTORE, Law, Problem
 from holdfast.errors import Damaged
 
 PAGES_MAX = 100
 SESSIONS_AT_ONCE = 500
-
-RESTORE = "Keep a copy of the store, then take what is lost from a backup"
-REPORT = "Keep a copy of the store and report this; it is a defect"
 
 
 def check(reader: apsw.Connection, path: str) -> list[Problem]:
@@ -53,20 +49,16 @@ def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
         try:
             yield from part(reader, path)
         except apsw.Error as error:
-            yield _of_store(
-                "damaged-page",
-                path,
-                str(translate(error, path)).rstrip("."),
-                "I-18",
-                RESTORE,
-            )
+            yield _damaged_page(path, str(translate(error, path)).rstrip("."))
 
 
-def _of_store(
-    rule: str, place: str, problem: str, invariant: str | None, remedy: str
-) -> Problem:
+def _damaged_page(place: str, problem: str) -> Problem:
     return Problem(
-        rule=rule, place=place, problem=problem, invariant=invariant, remedy=remedy
+        rule="damaged-page",
+        place=place,
+        problem=problem,
+        invariant="I-18",
+        remedy=RESTORE,
     )
 
 
@@ -75,8 +67,12 @@ def _files(path: str) -> Iterator[Problem]:
         mode = found.st_mode & 0o777
         if mode & 0o077:
             problem = f"others than its owner may use it (its mode is {mode:o})"
-            yield _of_store(
-                "open-to-others", name, problem, None, f"Run `chmod 600 {name}`"
+            yield Problem(
+                rule="open-to-others",
+                place=name,
+                problem=problem,
+                invariant=None,
+                remedy=f"Run `chmod 600 {name}`",
             )
 
 
@@ -85,13 +81,7 @@ def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for (text,) in reader.execute(f"PRAGMA integrity_check({PAGES_MAX})"):
         for line in text.splitlines():
             if line != "ok" and not line.startswith("***"):
-                yield _of_store(
-                    "damaged-page",
-                    _page_place(line, path, tables),
-                    line,
-                    "I-18",
-                    RESTORE,
-                )
+                yield _damaged_page(_page_place(line, path, tables), line)
 
 
 def _page_place(line: str, path: str, tables: dict[int, str]) -> str:
@@ -137,10 +127,9 @@ def _problem(
     *,
     at: str = "",
 ) -> Problem:
-    place = f"session {session.id}{at}"
     return Problem(
         rule=rule,
-        place=place,
+        place=f"session {session.id}{at}",
         problem=problem,
         invariant=invariant,
         remedy=remedy,
@@ -160,10 +149,8 @@ def _dense(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
 
 def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
     """whether its entries can be read"""
-    after, blobs = (
-        session.origin,
-        {row[0] for row in reader.execute(UPKEEP["blobs_of"], (session.n,))},
-    )
+    blobs = {row[0] for row in reader.execute(UPKEEP["blobs_of"], (session.n,))}
+    after = session.origin
     while True:
         try:
             rows: Any = reader.execute(UPKEEP["whole_log"], (session.n, after))
@@ -171,32 +158,25 @@ def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Pro
                 after = seq
                 problem = _entry_problem(kind, note, body, blobs)
                 if problem:
-                    yield _problem(
-                        session,
-                        "unreadable-entry",
-                        problem,
-                        "I-18",
-                        RESTORE,
-                        at=f", entry {seq}",
-                    )
+                    yield _unreadable(session, seq, seq, problem)
             return
         except apsw.CorruptError as error:
-            lost = unreadable(
-                reader, session.n, after, (_last(reader, session) or after + 1) - after
-            )
+            last = _last(reader, session) or after + 1
+            lost = unreadable(reader, session.n, after, last - after)
             for first, last in spans(lost):
-                place = (
-                    f", entry {first}"
-                    if first == last
-                    else f", entries {first} to {last}"
-                )
                 problem = f"they can't be read ({error})"
-                yield _problem(
-                    session, "unreadable-entry", problem, "I-18", RESTORE, at=place
-                )
+                yield _unreadable(session, first, last, problem)
             if not lost:
                 raise
+            # go on behind what can't be read
             after = lost[-1]
+
+
+def _unreadable(
+    session: _CheckedSession, first: int, last: int, problem: str
+) -> Problem:
+    at = f", {entries_named(first, last)}"
+    return _problem(session, "unreadable-entry", problem, "I-18", RESTORE, at=at)
 
 
 def _last(reader: apsw.Connection, session: _CheckedSession) -> int | None:
@@ -243,17 +223,15 @@ def _turns(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
         yield _problem(
             session, "turn-without-one-end", problem, "I-6", at=f", turn {turn}"
         )
-    if (
-        session.turn is not None
-        and not reader.execute(
-            UPKEEP["turn_started"], (session.n, session.turn)
-        ).fetchall()
-    ):
+    if session.turn is None:
+        return
+    place = (session.n, session.turn)
+    if not reader.execute(UPKEEP["turn_started"], place).fetchall():
         problem = "it is said to be running and never started"
         yield _problem(
             session, "turn-without-one-end", problem, "I-6", at=f", turn {session.turn}"
         )
-    if session.ended and session.turn is not None:
+    if session.ended:
         problem = f"it has ended, and its turn {session.turn} is said to be running"
         yield _problem(session, "ended-and-running", problem, "I-8")
 
@@ -280,53 +258,49 @@ def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
 
 # The rest.
 
-_STRAYS = {
-    "stray_entries": ("{0} has entries, and there is no such session", "I-1"),
-    "stray_chunks": (
+_STRAYS = (
+    Law("stray_entries", "{0} has entries, and there is no such session", "I-1"),
+    Law(
+        "stray_chunks",
         "{0} has chunks in the journal, and there is no such session",
         "I-5",
     ),
-    "stray_inbox": ("the inbox names entry {1}, which is no such message", "I-4"),
-    "stray_outbox": ("a reply is owed by turn {1}, which never was", "I-23"),
-    "stray_events": (
+    Law("stray_inbox", "the inbox names entry {1}, which is no such message", "I-4"),
+    Law("stray_outbox", "a reply is owed by turn {1}, which never was", "I-23"),
+    Law(
+        "stray_events",
         "an event names entry {1}, which is not what it was accepted as",
         "I-2",
     ),
-    "doubled_keys": ("the key {1!r} has several sessions that have not ended", "I-8"),
-    "lost_blobs": ("the large part {1:016x} is missing", "I-14"),
-}
+    Law(
+        "doubled_keys",
+        "the key {1!r} has several sessions that have not ended",
+        "I-8",
+        place="tenant",
+    ),
+    Law("lost_blobs", "the large part {1:016x} is missing", "I-14"),
+)
 
 
 def _strays(reader: apsw.Connection, path: str) -> Iterator[Problem]:
-    for name, (sentence, invariant) in _STRAYS.items():
+    for law in _STRAYS:
         try:
-            rows: list[Any] = reader.execute(UPKEEP[name]).fetchall()
+            rows: list[Any] = reader.execute(UPKEEP[law.query]).fetchall()
         except apsw.Error as error:
-            yield _of_store(
-                "damaged-page",
-                path,
-                f"what {name} looks for can't be told ({error})",
-                "I-18",
-                RESTORE,
-            )
+            problem = f"what {law.query} looks for can't be told ({error})"
+            yield _damaged_page(path, problem)
             continue
-        what = "tenant" if name == "doubled_keys" else "session"
         for row in rows:
-            found = _of_store(
-                name.replace("_", "-"),
-                f"{what} {row[0]}",
-                sentence.format(*row),
-                invariant,
-                REPORT,
-            )
-            yield found if what == "tenant" else replace(found, session=str(row[0]))
+            yield law.broken(row)
 
 
 def _blobs(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for name, body in reader.execute(UPKEEP["all_blobs"]):
         if name_of(body) != name:
-            place, problem = (
-                f"{path}, large part {name:016x}",
-                "its bytes are not what its name says",
+            yield Problem(
+                rule="altered-blobs",
+                place=f"{path}, large part {name:016x}",
+                problem="its bytes are not what its name says",
+                invariant="I-14",
+                remedy=RESTORE,
             )
-            yield _of_store("altered-blobs", place, problem, "I-14", RESTORE)

@@ -33,16 +33,18 @@ def damage_error(
     first, last = next(
         spans(unreadable(reader, session, after, limit)), (after + 1, None)
     )
-    entries = (
-        f"entry {first}"
-        if first == last
-        else f"entries {first} to {last}"
-        if last
-        else f"entries from {first} on"
-    )
+    entries = entries_named(first, last)
     return translate(
         error, where, place=f"{entries} of session `{_name_of(reader, session)}`"
     )
+
+
+def entries_named(first: int, last: int | None) -> str:
+    if last is None:
+        return f"entries from {first} on"
+    if first == last:
+        return f"entry {first}"
+    return f"entries {first} to {last}"
 
 
 def unreadable(
