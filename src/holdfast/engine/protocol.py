@@ -13,7 +13,8 @@ events), and wakes followers after a commit, never before.
     journal           chunks of messages still being spoken, in arrival order; `position` only grows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -235,6 +236,11 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 Writes = Sequence[Write]
 Commit = tuple[Write, ...]
 Commits = Sequence[Commit]
+
+
+def writes_in(commits: Iterable[Commit]) -> Iterator[Write]:
+    """All writes of these commits, in order."""
+    return chain.from_iterable(commits)
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):

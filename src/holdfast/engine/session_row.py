@@ -142,6 +142,11 @@ def advances(write: Write) -> bool:
     )
 
 
+def is_erasure(write: Write) -> bool:
+    """Whether the write takes words out of its session, or what it has accepted."""
+    return write.erase is not None or bool(write.blank) or write.forget_events
+
+
 def advance(row: SessionRow, write: Write, position: int) -> Advanced:
     """The row after this write; `position` is where the journal stands, which is where a new turn's
     words begin.

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.engine.protocol import Commits
+from holdfast.engine.protocol import Commits, writes_in
 
 Callback = Callable[[], None]
 
@@ -43,7 +43,7 @@ class Watchers:
     def wake(self, commits: Commits) -> None:
         """Tells those who watch a session that these commits touched."""
         if self._callbacks:
-            self.wake_those({write.session for commit in commits for write in commit})
+            self.wake_those({write.session for write in writes_in(commits)})
 
     def wake_those(self, sessions: Iterable[str]) -> None:
         """Tells those who watch one of these sessions."""

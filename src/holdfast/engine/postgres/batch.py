@@ -41,8 +41,9 @@ from holdfast.engine.protocol import (
     Refused,
     Write,
     Written,
+    writes_in,
 )
-from holdfast.engine.session_row import SessionRow, advances
+from holdfast.engine.session_row import SessionRow, advances, is_erasure
 
 COLUMNS = (
     "tenant",
@@ -167,22 +168,19 @@ class BatchState:
 
     def knows(self, commits: Commits) -> bool:
         """Whether all these commits need is remembered: no row but those of sessions."""
-        for commit in commits:
-            for write in commit:
-                if (
-                    write.session not in self.sessions
-                    or write.open is not None
-                    or write.takes
-                    or reply_of(write) is not None
-                    or write.erase is not None
-                    or write.blank
-                    or write.forget_events
-                    or write.lay is not None
-                ):
+        for write in writes_in(commits):
+            if (
+                write.session not in self.sessions
+                or write.open is not None
+                or write.takes
+                or reply_of(write) is not None
+                or is_erasure(write)
+                or write.lay is not None
+            ):
+                return False
+            for draft in write.drafts:
+                if len(draft.body) >= PART_BYTES_MIN:
                     return False
-                for draft in write.drafts:
-                    if len(draft.body) >= PART_BYTES_MIN:
-                        return False
         return True
 
     def learn(self, rows: Iterable[Sequence[Any]]) -> None:
@@ -194,9 +192,8 @@ class BatchState:
 
     def forget(self, commits: Iterable[Commit]) -> None:
         """What was remembered of these sessions counts no more."""
-        for commit in commits:
-            for write in commit:
-                self.sessions.pop(write.session, None)
+        for write in writes_in(commits):
+            self.sessions.pop(write.session, None)
 
     def settle(self) -> None:
         """The batch was written: its sessions carry its stamp."""

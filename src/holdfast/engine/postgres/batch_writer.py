@@ -1,11 +1,12 @@
 """The batch writer: carries one writer's batches through, each as one transaction, whatever happens
 on the way.
 
-    swiftly   everything the batch needs is remembered: it is judged in memory and written in one round trip, guarded by
-              the stamps of the remembered sessions. If one has changed, nothing is written, and it goes
-    surely    in two: rows are read; the batch is judged; effects and COMMIT, guarded by the stamps that were read. So
-              no lock is held while the server waits for us. Only if others were quicker several times, rows are
-              locked first, for a short time that the server limits.
+    from memory      everything the batch needs is remembered: it is judged in memory and written in one round trip,
+                     guarded by the stamps of the remembered sessions. If one has changed, nothing is written, and it
+                     goes
+    after reading    in two: rows are read; the batch is judged; effects and COMMIT, guarded by the stamps that were
+                     read. So no lock is held while the server waits for us. Only if others were quicker several
+                     times, rows are locked first, for a short time that the server limits.
 
 A transaction that was rolled back is tried again. A row that somebody else holds is waited for
 aside (`blocked_commits`). A transaction whose answer was lost is *in doubt*, never "failed": the
@@ -26,7 +27,14 @@ import psycopg
 from holdfast.engine.named_sql import Row
 from holdfast.engine.postgres.acknowledged_heads import AcknowledgedHeads
 from holdfast.engine.postgres.batch import BatchState
-from holdfast.engine.postgres.batch_sql import Statement, append, columns, effects
+from holdfast.engine.postgres.batch_sql import (
+    CHUNK,
+    ENTRY,
+    Statement,
+    append,
+    columns,
+    effects,
+)
 from holdfast.engine.postgres.blocked_commits import BlockedCommits
 from holdfast.engine.postgres.guard_rows import (
     SESSION_PLACE,
@@ -55,6 +63,7 @@ from holdfast.engine.protocol import (
     Write,
     Writes,
     Written,
+    writes_in,
 )
 from holdfast.errors import OperatorNeeded
 
@@ -149,12 +158,12 @@ class BatchWriter:
     def _apply(self, commits: Commits) -> list[Any]:
         """Erasures are batches of their own: they blank what was there before them."""
         if self._state.knows(commits):
-            return self._answers(commits, swiftly=True)
+            return self._answers(commits, from_memory=True)
         return [answer for some in apart(commits) for answer in self._answers(some)]
 
-    def _answers(self, commits: Commits, *, swiftly: bool = False) -> list[Any]:
+    def _answers(self, commits: Commits, *, from_memory: bool = False) -> list[Any]:
         try:
-            return self._carry(commits, swiftly) if commits else []
+            return self._carry(commits, from_memory) if commits else []
         except OperatorNeeded as error:
             return [error] * len(commits)
         except Stuck as found:
@@ -166,7 +175,7 @@ class BatchWriter:
                 return [translate(error, self._cluster.where)]
             return [error]
 
-    def _carry(self, commits: Commits, swiftly: bool) -> list[Any]:
+    def _carry(self, commits: Commits, from_memory: bool) -> list[Any]:
         """Tries until the batch is done or its time is over."""
         doubts: list[Attempt] = []
         retry: Retry | None = None
@@ -176,10 +185,12 @@ class BatchWriter:
             tries += 1
             try:
                 self._make_sure()
-                if swiftly:
-                    done = self._swiftly(commits)
+                if from_memory:
+                    done = self._from_memory(commits)
                 else:
-                    done = self._surely(commits, doubts, locked=tries > OPENLY_MAX)
+                    done = self._after_reading(
+                        commits, doubts, locked=tries > OPENLY_MAX
+                    )
                 if done is not None:
                     if retry is not None:
                         retry.over()
@@ -197,23 +208,19 @@ class BatchWriter:
             except BaseException:
                 self._clear(commits)
                 raise
-            swiftly = False
+            from_memory = False
 
     def _step_aside(self, commits: Commits) -> None:
         """Somebody holds a row that this batch needs: raises whose. It is one of these sessions, or
         something that belongs to a commit, which then waits by itself.
         """
-        sessions = {write.session for commit in commits for write in commit}
-        places: list[tuple[bytes, str]] = []
-        for id in sorted(sessions):
-            tenant = self._tenants.get(id)
-            if tenant is not None:
-                places.append((tenant, id))
+        sessions = {write.session for write in writes_in(commits)}
+        # one that is being opened has no row that anybody could hold
+        places = session_places(self._tenants.known(sessions))
         stuck = {id for _, id in places}
         if places:
-            for (id,) in self.connect().run(
-                "free_sessions", columns(SESSION_PLACE, places)
-            ):
+            given = columns(SESSION_PLACE, places)
+            for (id,) in self.connect().run("free_sessions", given):
                 stuck.discard(id)
         if stuck or len(commits) == 1:
             raise Stuck(stuck or sessions)
@@ -265,7 +272,7 @@ class BatchWriter:
 
     # In one round trip.
 
-    def _swiftly(self, commits: Commits) -> list[Outcome] | None:
+    def _from_memory(self, commits: Commits) -> list[Outcome] | None:
         """None when what is remembered does not let everything pass: that has to be looked at."""
         batch = self._state.begin(self._next_stamp())
         outcomes = list(map(self._state.apply, commits))
@@ -284,36 +291,32 @@ class BatchWriter:
         elif batch.is_plain:
             line.run(*append(batch, lasting=lasting))
         else:
-            self.connect().run_all(
-                [
-                    *self._beginning(lasting),
-                    *effects(batch, self._state.sessions),
-                    ("commit", None),
-                ]
-            )
+            work = effects(batch, self._state.sessions)
+            line.run_all([*self._beginning(lasting), *work, ("commit", None)])
         self._written()
         return outcomes
 
     # In two.
 
-    def _surely(
+    def _after_reading(
         self, commits: Commits, doubts: Sequence[Attempt], *, locked: bool
     ) -> list[Outcome]:
         self.connect()
         self._state.forget(commits)
-        writes = [write for commit in commits for write in commit]
+        writes = list(writes_in(commits))
         places = self._places(writes)
         batch = self._state.begin(self._next_stamp())
         lasting = self._is_lasting(commits)
         if doubts and places and not locked:  # waits for whatever a lost one still does
             given = columns(SESSION_PLACE, session_places(places))
             self.connect().run_all([("lock_sessions", given)], harmless=True)
-        beginning: list[Statement] = []
-        if locked:  # the transaction that reads goes on with the writing
-            self._load(writes, places, self._beginning(lasting))
+        beginning = self._beginning(lasting)
+        if locked:
+            # the transaction that reads goes on with the writing
+            self._load(writes, places, beginning)
+            beginning = []
         else:
             self._load(writes, places, [])
-            beginning = self._beginning(lasting)
         for doubt in doubts:
             if self._was_done(doubt):
                 return self._confirm(doubt, beginning)
@@ -360,10 +363,8 @@ class BatchWriter:
         sessions.
         """
         asked = questions(writes, places, locked=bool(beginning))
-        answers = self.connect().run_all([*beginning, *asked], harmless=True)[
-            len(beginning) :
-        ]
-        for (statement, _), rows in zip(asked, answers, strict=True):
+        answers = self.connect().run_all([*beginning, *asked], harmless=True)
+        for (statement, _), rows in zip(asked, answers[len(beginning) :], strict=True):
             learn(self._state, statement, rows)
 
     # Doubt.
@@ -377,19 +378,11 @@ class BatchWriter:
                 return True
         line = self.connect()
         if doubt.entry is not None:
-            tenant, session, seq, _kind, _turn, id, *_ = doubt.entry
-            return bool(
-                line.run(
-                    "entry_by_id",
-                    {"tenant": tenant, "session": session, "seq": seq, "id": id},
-                )
-            )
+            entry = dict(zip(ENTRY, doubt.entry, strict=True))
+            return bool(line.run("entry_by_id", entry))
         if doubt.chunk is not None:
-            tenant, session, position, _turn, message, index, _body = doubt.chunk
-            place = {"tenant": tenant, "session": session, "position": position}
-            return bool(
-                line.run("chunk_is", place | {"message": message, "idx": index})
-            )
+            chunk = dict(zip(CHUNK, doubt.chunk, strict=True))
+            return bool(line.run("chunk_is", chunk))
         return False
 
     def _confirm(self, doubt: Attempt, beginning: list[Statement]) -> list[Outcome]:
@@ -436,14 +429,12 @@ class BatchWriter:
 
     def wrote(self, stamp: int) -> bool:
         """Whether this is the stamp of one of its transactions. Asked from any thread."""
-        return (stamp - self._first_stamp) & _STAMPS <= (
-            self._stamp - self._first_stamp
-        ) & _STAMPS
+        # stamps begin anywhere and may wrap round: what counts is how far from the first they are
+        newest = (self._stamp - self._first_stamp) & _STAMPS
+        return (stamp - self._first_stamp) & _STAMPS <= newest
 
     def _is_lasting(self, commits: Commits) -> bool:
-        return self._lasting and not all(
-            write.fleeting for commit in commits for write in commit
-        )
+        return self._lasting and not all(write.fleeting for write in writes_in(commits))
 
     def _beginning(self, lasting: bool) -> list[Statement]:
         statements: list[Statement] = [("begin", None)]

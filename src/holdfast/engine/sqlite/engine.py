@@ -18,6 +18,7 @@ from holdfast.engine.protocol import (
     WordsOf,
     Write,
     Written,
+    writes_in,
 )
 from holdfast.engine.reads import Searcher
 from holdfast.engine.sqlite import connection as connecting
@@ -390,8 +391,7 @@ def _cleans(commit: Commit) -> bool:
 
 
 def _must_last(commits: Commits) -> bool:
-    for commit in commits:
-        for write in commit:
-            if not write.fleeting:
-                return True
+    for write in writes_in(commits):
+        if not write.fleeting:
+            return True
     return False

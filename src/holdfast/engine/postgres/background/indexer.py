@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from holdfast.engine.postgres.background.worker import BackgroundWorker
-from holdfast.engine.protocol import Commits
+from holdfast.engine.protocol import Commits, writes_in
 from holdfast.errors import HoldfastError
 
 QUIET_S = 0.5
@@ -30,9 +30,7 @@ class PostgresIndexer(BackgroundWorker):
 
     def note(self, commits: Commits) -> None:
         """These were acknowledged."""
-        moved = [
-            write.session for commit in commits for write in commit if write.drafts
-        ]
+        moved = [write.session for write in writes_in(commits) if write.drafts]
         if moved:
             self._gather(moved)
 

@@ -13,7 +13,7 @@ import psycopg
 from holdfast.engine.postgres.background.worker import BackgroundWorker
 from holdfast.engine.postgres.server.driver_errors import verdict
 from holdfast.engine.postgres.server.text_as_bytes import is_id
-from holdfast.engine.protocol import Commits
+from holdfast.engine.protocol import Commits, writes_in
 from holdfast.errors import HoldfastError
 
 REST_S = 0.02
@@ -37,12 +37,7 @@ class Notifier(BackgroundWorker):
 
     def note(self, commits: Commits) -> None:
         """These were acknowledged."""
-        moved = [
-            write.session
-            for commit in commits
-            for write in commit
-            if not write.fleeting
-        ]
+        moved = [write.session for write in writes_in(commits) if not write.fleeting]
         if moved and not self._mute:
             self._gather(moved)
 

@@ -13,6 +13,7 @@ from holdfast.engine.postgres.batch import StampedSession
 from holdfast.engine.postgres.batch_sql import PLACE, Statement, columns, statements
 from holdfast.engine.postgres.server.binary_arrays import Blobs, Ids, Ints
 from holdfast.engine.protocol import Commit, Commits, Notes, Write
+from holdfast.engine.session_row import is_erasure
 
 SESSIONS_MAX, NOTES_MAX = 200, 5_000
 """What one transaction erases at most, unless one commit alone has more."""
@@ -46,10 +47,7 @@ def apart(commits: Commits) -> Iterator[Commits]:
 
 
 def _is_erasure(commit: Commit) -> bool:
-    return any(
-        write.erase is not None or write.blank or write.forget_events
-        for write in commit
-    )
+    return any(map(is_erasure, commit))
 
 
 def _notes_in(write: Write) -> int:
