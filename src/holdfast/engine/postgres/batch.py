@@ -260,8 +260,9 @@ class BatchState:
             if row.id not in batch.opened:
                 batch.moved[row.id] = row
         first = row.head + 1
+        turn = position = 0
         if advances(write):
-            self._advance(row, write)
+            turn = self._advance(row, write)
         if write.forget_events:
             self._forget_events(row.id)
         if write.lay is not None:
@@ -276,13 +277,10 @@ class BatchState:
             self._shift_outbox(row, write)
         if write.chunk is not None:
             row.position += 1
-            place = (row.tenant, row.id, row.position, row.turn or 0)
+            position = row.position
+            place = (row.tenant, row.id, position, row.turn or 0)
             batch.chunks.append((*place, *astuple(write.chunk)))
-        return Written(
-            first if write.drafts else 0,
-            row.fence if write.start is not None else 0,
-            row.position if write.chunk is not None else 0,
-        )
+        return Written(first if write.drafts else 0, turn, position)
 
     def _forget_events(self, session: str) -> None:
         events = self.batch.events
@@ -360,8 +358,8 @@ class BatchState:
             self.batch.bound[tenant, key] = (tenant, key, row.id, opening.epoch)
         return row
 
-    def _advance(self, row: StampedSession, write: Write) -> None:
-        """The turn and the session's own state."""
+    def _advance(self, row: StampedSession, write: Write) -> int:
+        """The turn and the session's own state; the number of the turn that it starts, or 0."""
         batch = self.batch
         batch.turned.add(row.id)
         if write.start or write.finish or write.close or write.lay:
@@ -372,10 +370,13 @@ class BatchState:
             row.lease_s = None
             # what the turn said is not needed any more
             batch.swept[row.id] = (row.tenant, row.id, row.position)
-        if write.start is not None and after.turn is not None:
-            row.holder = raw(write.start.holder)
         if after.leased_s is not None:
             row.lease_s = after.leased_s
+        if write.start is None:
+            return 0
+        if after.turn is not None:
+            row.holder = raw(write.start.holder)
+        return row.fence
 
     def _accept(self, row: StampedSession, write: Write, first: int) -> None:
         assert write.event is not None

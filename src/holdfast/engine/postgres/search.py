@@ -19,11 +19,11 @@ from typing import Any
 import psycopg
 
 from holdfast.domain.entry import Entry
-from holdfast.domain.search.query import Found, SearchableText, SearchScope, answers
+from holdfast.domain.search.query import Found, SearchableText, SearchScope
 from holdfast.domain.search.tokenize import words_in
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
-from holdfast.engine.postgres.batch_sql import PLACE, columns
+from holdfast.engine.postgres.batch_sql import PLACE, columns, statements
 from holdfast.engine.postgres.kept_connection import KeptConnection
 from holdfast.engine.postgres.readers import whole_body
 from holdfast.engine.postgres.server.binary_arrays import Ids, Ints, Texts
@@ -36,6 +36,7 @@ from holdfast.engine.postgres.server.text_as_bytes import (
     text_or_none,
 )
 from holdfast.engine.protocol import WordsOf
+from holdfast.engine.search import found_in
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
 PAGE_MAX = 500
@@ -43,6 +44,9 @@ IDLE_MAX = 3
 QUIET_MS = 10_000
 """A session without news for so long, whose words were read, is looked at no more."""
 _BEGIN: list[tuple[str, Any]] = [("begin", None), ("fleeting", None)]
+MARK = PLACE | {"seq": Ints}
+MOVED = PLACE | {"was": Ints, "seq": Ints}
+WORDS = PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}
 _FIRST = (1 << 62, "ffffffff-ffff-ffff-ffff-ffffffffffff", 1 << 62)
 
 Read = Callable[..., Rows]
@@ -83,11 +87,9 @@ class PostgresSearch:
             )
             return list(sessions)[:limit]
         values = _values(sought)
-        return (
-            []
-            if values is None
-            else [id for (id,) in self._read("sessions_found", **values, limit=limit)]
-        )
+        if values is None:
+            return []
+        return [id for (id,) in self._read("sessions_found", **values, limit=limit)]
 
     def advance(self, sessions: Sequence[str]) -> bool:
         """Reads a piece of what is unread in these sessions; False when nothing is, or nobody has
@@ -114,10 +116,8 @@ class PostgresSearch:
             for at, session, seq, key, kind, turn, id, note, body, parted in rows:
                 where = {"tenant": values["tenant"], "session": session}
                 whole, words = self._words(where, seq, kind, note, body, parted)
-                places = answers(words, sought) if words is not None else None
-                if words is not None and places is not None:
-                    entry = Entry(seq, kind, turn, id, at, note, whole)
-                    yield Found(session, text_or_none(key), entry, words, tuple(places))
+                entry = Entry(seq, kind, turn, id, at, note, whole)
+                yield from found_in(session, text_or_none(key), entry, words, sought)
             if len(rows) < size:
                 return
             last = rows[-1][:3]
@@ -194,46 +194,28 @@ class PostgresSearch:
         """
         line = self._kept.get()
         places = columns(PLACE, [(tenant, session) for tenant, session, _ in behind])
-        added = columns(PLACE | {"seq": Ints}, sorted(behind))
         *_, marks, _ = line.run_all(
-            [*_BEGIN, ("add_marks", added), ("marks", places), ("commit", None)]
+            [
+                *_BEGIN,
+                ("add_marks", columns(MARK, sorted(behind))),
+                ("marks", places),
+                ("commit", None),
+            ]
         )
         rows = line.run(
-            "unread_entries",
-            columns(PLACE | {"seq": Ints}, marks) | {"limit": ENTRIES_AT_ONCE},
+            "unread_entries", columns(MARK, marks) | {"limit": ENTRIES_AT_ONCE}
         )
-        found = [
-            (tenant, session, seq, at, _lexemes(tenant, words))
-            for tenant, session, seq, kind, at, note, body, parted in rows
-            if (
-                words := self._words(
-                    {"tenant": tenant, "session": session},
-                    seq,
-                    kind,
-                    note,
-                    body,
-                    parted,
-                )[1]
-            )
-        ]
-        read = {session: seq for _, session, seq, *_ in rows}
-        moved = [
-            (tenant, session, was, read.get(session, was))
-            for tenant, session, was in marks
-        ]
-        work: list[tuple[str, Any]] = [
-            ("move_marks", columns(PLACE | {"was": Ints, "seq": Ints}, moved))
-        ]
-        if found:
-            work.append(
-                (
-                    "add_words",
-                    columns(PLACE | {"seq": Ints, "at": Ints, "lexemes": Texts}, found),
-                )
-            )
-        read_so_far = columns(PLACE | {"was": Ints, "seq": Ints}, moved) | {
-            "quiet": QUIET_MS
-        }
+        found: Rows = []
+        read: dict[str, int] = {}
+        for tenant, session, seq, kind, at, note, body, parted in rows:
+            read[session] = seq
+            place = {"tenant": tenant, "session": session}
+            _, words = self._words(place, seq, kind, note, body, parted)
+            if words is not None:
+                found.append((tenant, session, seq, at, _lexemes(tenant, words)))
+        moved = [(*mark, read.get(mark[1], mark[2])) for mark in marks]
+        work = statements((("move_marks", MOVED, moved), ("add_words", WORDS, found)))
+        read_so_far = columns(MOVED, moved) | {"quiet": QUIET_MS}
         *_, settled, _ = line.run_all(
             [*_BEGIN, *work, ("note_read", read_so_far), ("commit", None)]
         )

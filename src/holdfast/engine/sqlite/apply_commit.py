@@ -332,8 +332,9 @@ class CommitApplier:
         else:
             session = self._sessions[write.session]
         first = session.head + 1
+        turn = position = 0
         if advances(write):
-            self._advance(session, write)
+            turn = self._advance(session, write)
         if write.erase is not None or write.blank:
             self._erase(session, write)
         if write.lay is not None:
@@ -351,14 +352,10 @@ class CommitApplier:
         if write.owes or reply_of(write) is not None:
             self._shift_outbox(session, write)
         if write.chunk is not None:
-            self.position += 1
-            place = (self.position, session.n, session.turn)
+            position = self.position = self.position + 1
+            place = (position, session.n, session.turn)
             self._chunks.append((*place, *astuple(write.chunk)))
-        return Written(
-            first if write.drafts else 0,
-            session.fence if write.start is not None else 0,
-            self.position if write.chunk is not None else 0,
-        )
+        return Written(first if write.drafts else 0, turn, position)
 
     def _add(self, session: NumberedSession, draft: Draft) -> None:
         session.head += 1
@@ -415,8 +412,10 @@ class CommitApplier:
         self._sessions[write.session] = session
         return session
 
-    def _advance(self, session: NumberedSession, write: Write) -> None:
-        """The turn and the session's own state, kept here and saved."""
+    def _advance(self, session: NumberedSession, write: Write) -> int:
+        """The turn and the session's own state, kept here and saved; the number of the turn that
+        it starts, or 0.
+        """
         after = session.move(write, self.position)
         if after.left:
             session.lease = NO_LEASE
@@ -425,6 +424,7 @@ class CommitApplier:
         if after.leased_s is not None:
             session.lease = given(after.leased_s, self._clock())
         self._run("save_turn", *TURN(session), *session.lease, *STANDING(session))
+        return session.fence if write.start is not None else 0
 
     def _shift_inbox(self, session: NumberedSession, write: Write, first: int) -> None:
         if write.takes:

@@ -74,19 +74,16 @@ class SearchFeed:
 
     def _extend(self, size: int) -> bool:
         connection = self._file.open()
-        n, id = connection.execute(
-            SEARCH["mark"]
-        ).get  # under the lock nobody else moves it
+        # under the lock nobody else moves it
+        n, id = connection.execute(SEARCH["mark"]).get
         if not self.is_of_this_log(n, id):
             raise Spoiled("it is of another log")
         rows = self._next(n, size)
-        erased, blanked = (
-            [row[1] for row in rows if row[5] == kind] for kind in ("erased", "blanked")
-        )
+        erased = [row[1] for row in rows if row[5] == "erased"]
+        blanked = [row[1] for row in rows if row[5] == "blanked"]
         if erased or blanked:
-            self.forget(
-                erased, blanked
-            )  # if whoever erased them was killed before it did
+            # whoever erased them may have been killed before it did this
+            self.forget(erased, blanked)
             connection = self._file.open()
         if rows:
             with transaction(connection, "IMMEDIATE"):
@@ -118,15 +115,8 @@ class SearchFeed:
         for n, number, tenant, key, seq, kind, _id, at, note, body in rows:
             _, words = self.words(number, seq, kind, note, body)
             if words is not None:
-                facets = [
-                    f"s{number}",
-                    facet("t", tenant),
-                    facet("r", words.role),
-                    f"p{int(words.partial)}",
-                ]
-                facets += [facet("k", key)] if key is not None else []
-                facets += [facet("f", tool) for tool in words.tools]
-                volumes[n // VOLUME].append((n, spaced(words.text), " ".join(facets)))
+                facets = " ".join(_facets(number, tenant, key, words))
+                volumes[n // VOLUME].append((n, spaced(words.text), facets))
                 times[n // VOLUME].append(at)
         for volume, added in volumes.items():
             connection.execute(SEARCH["add_words_table"].format(volume=volume))
@@ -156,12 +146,11 @@ class SearchFeed:
         """Notes of messages that came before this one in its session and have these bytes
         in them.
         """
+        if not needle:
+            return []
         with contextlib.suppress(Damaged):
-            return (
-                [note for (note,) in self._read("log_notes", (session, seq, needle))]
-                if needle
-                else []
-            )
+            rows = self._read("log_notes", (session, seq, needle))
+            return [note for (note,) in rows]
         return []
 
     def forget(self, sessions: Sequence[int], blanked: Sequence[int] = ()) -> None:
@@ -185,14 +174,11 @@ class SearchFeed:
         touched = False
         with transaction(connection, "IMMEDIATE"):
             for (volume,) in connection.execute(SEARCH["all_volumes"]).fetchall():
-                gone: Rows = [
-                    row
-                    for n in wordless
-                    if n // VOLUME == volume
-                    for row in connection.execute(
-                        SEARCH["words_at"].format(volume=volume), (n,)
-                    )
-                ]
+                gone: Rows = []
+                for n in wordless:
+                    if n // VOLUME == volume:
+                        at = SEARCH["words_at"].format(volume=volume)
+                        gone += connection.execute(at, (n,)).fetchall()
                 for start in range(0, len(sessions), FEW):
                     expression = any_of(sessions[start : start + FEW])
                     gone += connection.execute(
@@ -230,6 +216,19 @@ def facet(kind: str, name: str) -> str:
     return (
         kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     )
+
+
+def _facets(
+    session: int, tenant: str, key: str | None, words: SearchableText
+) -> Iterator[str]:
+    yield f"s{session}"
+    yield facet("t", tenant)
+    yield facet("r", words.role)
+    yield f"p{int(words.partial)}"
+    if key is not None:
+        yield facet("k", key)
+    for tool in words.tools:
+        yield facet("f", tool)
 
 
 def any_of(sessions: Sequence[int]) -> str:

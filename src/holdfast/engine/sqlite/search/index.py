@@ -29,10 +29,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import apsw
 
 from holdfast.domain.entry import Entry
-from holdfast.domain.search.query import Found, SearchQuestion, SearchScope, answers
+from holdfast.domain.search.query import Found, SearchQuestion, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.protocol import WordsOf
+from holdfast.engine.search import found_in
 from holdfast.engine.sqlite.queries import SEARCH
 from holdfast.engine.sqlite.search.feed import (
     FEW,
@@ -267,50 +268,30 @@ class SearchIndex:
     def _judged(self, sought: SearchScope, rows: Rows) -> Iterator[Found]:
         for _n, number, session, key, seq, kind, turn, id, at, note, body in rows:
             whole, words = self._feed.words(number, seq, kind, note, body)
-            places = answers(words, sought) if words is not None else None
-            if words is not None and places is not None:
-                yield Found(
-                    session,
-                    key,
-                    Entry(seq, kind, turn, id, at, note, whole),
-                    words,
-                    tuple(places),
-                )
+            entry = Entry(seq, kind, turn, id, at, note, whole)
+            yield from found_in(session, key, entry, words, sought)
 
     def _asked(self, sought: SearchScope) -> str | None:
         """What is sought in the words of FTS5; None when there can be no such message."""
         if not sought.asked.phrases and not sought.asked.anything:
             return None
         facets = [facet("t", sought.tenant)]
-        if sought.role is not None:
-            facets.append(facet("r", sought.role))
+        for kind, name in (("r", sought.role), ("f", sought.tool), ("k", sought.key)):
+            if name is not None:
+                facets.append(facet(kind, name))
         if sought.partial is not None:
             facets.append(f"p{int(sought.partial)}")
-        if sought.tool is not None:
-            facets.append(facet("f", sought.tool))
-        if sought.key is not None:
-            facets.append(facet("k", sought.key))
-        sessions: list[int] = []
         if sought.session is not None:
-            sessions = [
-                n
-                for (n,) in self._read(
-                    "session_sought", (sought.tenant, sought.session)
-                )
-            ]
-            if not sessions:
-                return None
+            rows = self._read("session_sought", (sought.tenant, sought.session))
         elif sought.state is not None:
-            few = [
-                n
-                for (n,) in self._read(
-                    "sessions_in_state", (sought.tenant, sought.state, FEW + 1)
-                )
-            ]
-            if not few:
-                return None
-            # of many, every few messages one passes the filter
-            sessions = few if len(few) <= FEW else []
+            some = (sought.tenant, sought.state, FEW + 1)
+            rows = self._read("sessions_in_state", some)
+        else:
+            return _expression(sought.asked, facets, [])
+        if not rows:
+            return None
+        # of many, every few messages one passes the filter
+        sessions = [n for (n,) in rows] if len(rows) <= FEW else []
         return _expression(sought.asked, facets, sessions)
 
 
