@@ -12,7 +12,8 @@ from holdfast.errors import StoreUnavailable
 
 Place = str | os.PathLike[str]
 
-# Patterns are text here, and compiled when they are first needed: a path needs none of them.
+# Patterns are text here, and compiled when they are first needed: a path needs none of
+# them.
 _SCHEME = r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(//?/?)(.*)"
 _POSTGRES = ("postgresql", "postgres")
 _KEYWORD = r"(?s)\s*([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'?|\S*)"
@@ -48,6 +49,7 @@ def is_postgres(where: Place) -> bool:
     else.
     """
     name = os.fsdecode(where)
+    # the usual ways to write an address, without a pattern
     if name.startswith(tuple(f"{scheme}://" for scheme in _POSTGRES)):
         return True
     if ":" not in name and "=" not in name:
@@ -73,6 +75,8 @@ def shown(where: Place) -> str:
     name = os.fsdecode(where)
     if ":" not in name and "=" not in name:
         return name
+    # first: a password may stand in a query or in keywords, too, where the parts below
+    # do not look
     name = re.sub(_SECRET, r"\1\2***", name)
     found = re.fullmatch(_SCHEME, name)
     if found is not None:

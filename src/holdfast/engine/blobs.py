@@ -28,6 +28,7 @@ def name_of(part: bytes) -> int:
     """
     import hashlib  # for large parts: many a program has none
 
+    # 63 bits: SQLite and PostgreSQL have signed integers
     return int.from_bytes(hashlib.sha256(part).digest()[:8], "big") >> 1
 
 
@@ -54,6 +55,7 @@ def text_of(kept: Any) -> Any:
 
 def split(body: bytes) -> tuple[bytes, dict[int, bytes]]:
     """The skeleton of a body and its large parts by name; the body itself when it has none."""
+    # a body that is shorter can have no long string in it; nearly all are
     if len(body) < PART_BYTES_MIN:
         return body, {}
     places: list[tuple[int, int]] = []
@@ -65,6 +67,7 @@ def split(body: bytes) -> tuple[bytes, dict[int, bytes]]:
         name = name_of(part)
         if parts.setdefault(name, part) != part:
             continue  # two parts of one name: the second stays where it is
+        # a place counts in what is left, so that parts are put back from the front
         places.append((start - gone, name))
         left.append(body[done:start])
         gone += end - start
@@ -132,6 +135,7 @@ def _end_of_string(body: bytes, start: int) -> int:
         slashes = end
         while slashes > start and body[slashes - 1] == 0x5C:
             slashes -= 1
+        # an even number of backslashes escape each other, and the quote ends the string
         if (end - slashes) % 2 == 0:
             return end
         end = body.find(b'"', end + 1)

@@ -32,6 +32,8 @@ def judge(
         return "accepted", accepted
     if session.ended and not _may_follow_the_end(write, session):
         return "ended", None
+    # a turn that is over leaves the fence at its number: that alone does not say that
+    # it runs
     if write.fence is not None and (
         session.turn is None or session.fence != write.fence
     ):
@@ -46,6 +48,8 @@ def judge(
 
 
 def _may_follow_the_end(write: Write, session: SessionRow) -> bool:
+    # nothing is written to an erased session but another erasure, or what a copy
+    # restores over it
     if session.ended == ERASED and write.erase is None and write.lay is None:
         return False
     return write.ended_too
@@ -88,6 +92,7 @@ def judge_opening(
     """
     if accepted is not None:
         return "accepted", accepted
+    # an id is used once, whichever tenant has it
     if exists:
         return "bound", write.session
     if opening.key is not None and (current[1] if current else 0) + 1 != opening.epoch:

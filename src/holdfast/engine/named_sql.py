@@ -15,6 +15,8 @@ def load(text: str) -> dict[str, str]:
     found = {}
     for each in f"\n{text}".split(f"\n{_NAMED}")[1:]:
         name, *body = each.splitlines()
+        # the server and the prepared-statement caches go by the text: comments and line
+        # breaks are no part of it
         lines = [line for line in body if not line.startswith("--")]
         found[name] = " ".join(" ".join(lines).split()).rstrip("; ")
     return found

@@ -49,6 +49,7 @@ def open_engine(
         )
         return made
     if read_only:
+        # imported here: a program that only writes does not load what only reads
         from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
 
         return ReadOnlySqliteEngine(
@@ -117,6 +118,8 @@ def _postgres() -> Any:
     try:
         from holdfast.engine.postgres import engine
     except ImportError as error:
+        # another module that is missing is a defect of the installation, and is raised
+        # as it is
         if error.name is None or error.name.partition(".")[0] != "psycopg":
             raise
         raise StoreUnavailable(

@@ -174,7 +174,8 @@ class EngineReads:
         size = 0
         for id, page in self._first_pages(sessions, limit, bodies):
             own = sum(len(entry.body) for entry in page)
-            # one that is left out is read by itself; smaller ones behind it may still fit
+            # one that is left out is read by itself; smaller ones behind it may still
+            # fit
             if page and size + own < PAGE_BYTES_MAX:
                 found[id] = page
                 size += own

@@ -101,6 +101,7 @@ class SessionRow(msgspec.Struct):
         if self.turn is None:
             lease_s = mark = left_s = None
         else:
+            # a turn whose lease has no end counts as one whose lease is over
             left_s = left_s or 0.0
         return SessionState(
             id=self.id,
@@ -115,6 +116,7 @@ class SessionRow(msgspec.Struct):
             lease_left_s=left_s,
             opened_at=self.opened_at,
             active_at=self.active_at,
+            # a session of a file is made before its first entry is
             last_at=self.last_at or self.opened_at,
             journal=self.journal,
             base=self.base,

@@ -42,6 +42,7 @@ class Watchers:
 
     def wake(self, commits: Commits) -> None:
         """Tells those who watch a session that these commits touched."""
+        # without the lock: most programs watch nothing, and every batch comes by here
         if self._callbacks:
             self.wake_those({write.session for write in writes_in(commits)})
 
@@ -53,6 +54,7 @@ class Watchers:
                 for session in sessions
                 for callback in self._callbacks.get(session, {}).values()
             ]
+        # outside of the lock: a callback may begin or stop watching
         for callback in callbacks:
             tell(callback)
 

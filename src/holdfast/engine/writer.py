@@ -42,9 +42,12 @@ class WriterTicket:
 
     def result(self, timeout: float | None = None) -> Outcome:
         if self._answer is None:
+            # a lock is the cheapest thing a thread can wait on; it is made only if the
+            # answer is not there yet
             gate = threading.Lock()
             gate.acquire()
-            # The waker is set before the answer is looked at, and the writer answers before it
+            # The waker is set before the answer is looked at, and the writer answers
+            # before it
             # looks for a waker: one of the two sees the other.
             self._wake = gate.release
             if self._answer is None and not gate.acquire(
@@ -79,7 +82,8 @@ class WriterTicket:
         """
         self._answer = answer
         wake = self._wake
-        # it knows this ticket: whoever waited for it would live until the garbage is collected
+        # it knows this ticket: whoever waited for it would live until the garbage is
+        # collected
         self._wake = None
         return tell(wake) if wake is not None else None
 
@@ -125,6 +129,7 @@ class Writer:
             if not self._closed:
                 self._closed = True
                 self._queue.put(None)
+        # a store that is dropped by a callback is closed on the writer thread itself
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -143,6 +148,8 @@ class Writer:
         """All that waits, at least one."""
         get = self._queue.get
         taken = [get()]
+        # what comes in while this is taken is for the next batch: a steady stream must
+        # not starve answers
         taken += [get() for _ in range(min(self._queue.qsize(), BATCH_MAX - 1))]
         # The mark of closing is the last thing that ever comes.
         closing = taken[-1] is None
@@ -155,15 +162,19 @@ class Writer:
         except BaseException as error:
             # A fault of ours must reach every caller, or they would wait for ever.
             answers = [error] * len(batch)
+        # many tickets of one event loop have one signal: the loop is woken once for the
+        # whole batch
         signals = set()
         for ticket, answer in zip(batch, answers, strict=True):
             if isinstance(answer, WriterTicket):
-                # somebody else answers that one: what it waits for must not hold up the others
+                # somebody else answers that one: what it waits for must not hold up the
+                # others
                 answer.then(partial(self._answer_later, ticket))
             else:
                 signals.add(ticket.answer(answer))
         for signal in signals - {None}:
             tell(signal)
+        # after the answers: a follower must not delay the caller that wrote
         self._wake(commits)
         self._tidy()
 

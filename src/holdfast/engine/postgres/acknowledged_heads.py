@@ -22,10 +22,14 @@ class AcknowledgedHeads:
 
     def note(self, session: str, head: int) -> None:
         """This much is there."""
+        # what is forgotten is not checked: it is one look less, and never a wrong
+        # answer
         if len(self._heads) >= SESSIONS_MAX:
             self._heads = {}
         number = next(self._numbers)
         self._heads[session] = (head, number)
+        # after the head is there: a reader that sees the number finds what it stands
+        # for
         self.count = number
 
     def head(self, session: str, until: int) -> int:

@@ -198,6 +198,7 @@ class BatchState:
     def settle(self) -> None:
         """The batch was written: its sessions carry its stamp."""
         for row in (*self.batch.moved.values(), *self.batch.opened.values()):
+            # what is remembered is now what the server has
             row.stamp = self.batch.stamp
             row.lease_s = None
             row.was_unread = row.unread
@@ -222,6 +223,7 @@ class BatchState:
         )
         opening = write.open
         if opening is not None:
+            # another tenant may have it: ids are unique in the whole store
             exists = row is not None or write.session in batch.elsewhere
             current = None
             if opening.key is not None:
@@ -258,6 +260,8 @@ class BatchState:
         else:
             row = self.sessions[write.session]
             if row.id not in batch.opened:
+                # its stamp is compared when the batch is written, whatever the write
+                # does to it
                 batch.moved[row.id] = row
         first = row.head + 1
         turn = position = 0
@@ -311,6 +315,7 @@ class BatchState:
             )
         )
         row.last_at = draft.at
+        # not with every message: lists would be written as often as the log
         is_news = draft.at >= row.active_at + ACTIVE_STEP_MS and draft.kind == "message"
         if is_news:
             row.active_at = draft.at

@@ -108,6 +108,7 @@ def effects(
     """All of a batch, in an order that every table bears, with what is `erased` before anything is
     added. Rows of sessions come first: others wait for them.
     """
+    # sorted: two batches that update the same rows must not do so crosswise
     moved = [batch.moved[id] for id in sorted(batch.moved)]
     first: list[Table] = [
         (
@@ -153,6 +154,8 @@ def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
     if batch.chunks:
         rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
     if len(rows) == len(batch.moved) == 1:
+        # one row needs no arrays to be taken apart: the server plans and runs it in
+        # less time
         statement = statement.replace("append", "append_one")
     listed = [_listed(row) for row in batch.listed.values()]
     return statement, values | columns(_MOVED, listed) | columns(names, rows)

@@ -140,6 +140,7 @@ class BatchWriter:
         """Answers every commit of a batch; what concerns a session that waits aside is answered
         later.
         """
+        # what waits aside has no such place itself: it waits for its row
         if self._blocked is not None and self._blocked.busy:
             return self._apply_beside(commits)
         return self._apply(commits)
@@ -208,6 +209,7 @@ class BatchWriter:
             except BaseException:
                 self._clear(commits)
                 raise
+            # what was remembered did not hold, or nobody knows: now it is read
             from_memory = False
 
     def _step_aside(self, commits: Commits) -> None:
@@ -251,12 +253,14 @@ class BatchWriter:
         if self._attempt is not None and (
             means == "unknown" or line is None or line.connection.closed
         ):
+            # its COMMIT may have reached the server
             doubts.append(self._attempt)
         self._kept.note(error)
         is_lost = means == "unknown" and not isinstance(error, Unreplicated | Stalled)
         if is_lost or error.sqlstate in UNPREPARED:
             self.close()
         self._clear(commits)
+        # last, when the connection is fit for the next batch
         if means == "senseless":
             raise error
 
@@ -276,6 +280,8 @@ class BatchWriter:
         """None when what is remembered does not let everything pass: that has to be looked at."""
         batch = self._state.begin(self._next_stamp())
         outcomes = list(map(self._state.apply, commits))
+        # a refusal by memory alone may be wrong: another machine may have ended the
+        # turn that is in the way
         if any(type(outcome) is Refused for outcome in outcomes):
             self._state.forget(commits)
             return None
@@ -329,6 +335,8 @@ class BatchWriter:
         work = effects(batch, self._state.sessions, erased)
         if work:
             self._note_attempt(outcomes)
+        # a locked transaction is open, and must be ended even if there is nothing to
+        # write
         if work or locked:
             self.connect().run_all([*beginning, *work, ("commit", None)])
         self._written()
@@ -389,6 +397,7 @@ class BatchWriter:
         """It was done, on this server at least. A commit that comes after it waits for the others
         too.
         """
+        # any row of it will do: a later commit waits for all that came before it
         there = sorted(doubt.sessions & self._state.sessions.keys())
         row = self._state.sessions[there[0]]
         touch = ("touch", {"tenant": row.tenant, "id": row.id})
@@ -400,7 +409,8 @@ class BatchWriter:
         """From now on, what becomes of this batch may be unknown."""
         batch = self._state.batch
         sessions = frozenset(batch.moved) | frozenset(batch.opened)
-        # What is restored, another copy may have restored too: no entry tells, and the guards are
+        # What is restored, another copy may have restored too: no entry tells, and the
+        # guards are
         # asked again.
         entry = chunk = None
         if not batch.restored:
@@ -429,7 +439,8 @@ class BatchWriter:
 
     def wrote(self, stamp: int) -> bool:
         """Whether this is the stamp of one of its transactions. Asked from any thread."""
-        # stamps begin anywhere and may wrap round: what counts is how far from the first they are
+        # stamps begin anywhere and may wrap round: what counts is how far from the
+        # first they are
         newest = (self._stamp - self._first_stamp) & _STAMPS
         return (stamp - self._first_stamp) & _STAMPS <= newest
 
@@ -440,6 +451,7 @@ class BatchWriter:
         statements: list[Statement] = [("begin", None)]
         if self._kept.line is not None and self._kept.line.pooled:
             statements.append(("limits", LIMITS | {"once": True}))
+        # for this transaction alone
         if not lasting:
             statements.append(("fleeting", None))
         return statements

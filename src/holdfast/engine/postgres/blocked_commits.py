@@ -69,6 +69,7 @@ class BlockedCommits:
 
     def _divert(self, commit: Commit, stuck: Collection[str]) -> WriterTicket | None:
         sessions = {write.session for write in commit}
+        # the order of a session is kept: it goes where its earlier commits wait
         waiters = next((self._aside[id] for id in sessions if id in self._aside), None)
         if waiters is None:
             if sessions.isdisjoint(stuck):
@@ -85,7 +86,8 @@ class BlockedCommits:
         return ticket
 
     def _opened(self) -> _RowWaiters:
-        # each has a connection: those that come later wait with the first, and may wait longer
+        # each has a connection: those that come later wait with the first, and may wait
+        # longer
         if len(self._live) >= THREADS_MAX:
             return self._live[0]
         waiters = _RowWaiters(self._run)

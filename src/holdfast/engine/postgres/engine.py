@@ -150,6 +150,7 @@ class PostgresEngine(EngineReads):
         )
         weakness = self.replication().weakness if self._lasting else None
         if weakness is not None:
+            # a warning, not an error: whoever runs one server on purpose may go on
             warnings.warn(
                 WeaklyReplicated(where=self.where, **weakness._asdict()), stacklevel=2
             )
@@ -195,6 +196,7 @@ class PostgresEngine(EngineReads):
             self._let_go()
 
     def _let_go(self) -> None:
+        # first those that ask, then what they ask with
         self._poller.close()
         self._notifier.close()
         for batch_writer in self._batch_writers:
@@ -346,7 +348,8 @@ class PostgresEngine(EngineReads):
         }
 
     def scrub(self) -> None:
-        # an erasure is whole with its transaction: what the server keeps of it, it removes
+        # an erasure is whole with its transaction: what the server keeps of it, it
+        # removes
         self._checked()
 
     def info(self) -> StoreInfo:

@@ -24,6 +24,8 @@ class KeptConnection:
 
     def get(self) -> ServerConnection:
         """The connection, made if there is none. Raises the driver's errors."""
+        # a server that was replaced still answers, from a past that the others have
+        # left
         if self.line is not None and self._cluster.primary.is_outdated(
             self.line.identity
         ):

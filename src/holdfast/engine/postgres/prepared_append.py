@@ -49,6 +49,7 @@ class PreparedAppend:
             return None
         try:
             line.run("steady")
+        # another database that speaks this language may not know the setting
         except (psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.DataError):
             return None
         return cls(line.connection)
@@ -65,6 +66,7 @@ class PreparedAppend:
 
     def _prepare(self, name: str) -> _Prepared:
         text = _STATEMENTS[name]
+        # a name that stands in it twice is one value
         values = tuple(dict.fromkeys(_named.findall(text)))
         numbered = _named.sub(lambda found: f"${values.index(found[1]) + 1}", text)
         made = _Prepared(

@@ -107,6 +107,7 @@ class PostgresReaders:
         return reach(self._cluster, prepared=self._prepared)
 
     def _give(self, line: ServerConnection) -> None:
+        # first: a close that comes in between finds it here
         self._idle.append(line)
         if self._closed:
             self.close()

@@ -29,6 +29,7 @@ def restore(batch: RestoredRows, row: Any, restored: Laid) -> None:
     """Inbox and outbox hold this and nothing else; events that are known stay as they are."""
     batch.restored = True
     place = row.tenant, row.id
+    # what is there now goes first; what is restored at the same seq takes its place
     for seq in batch.inboxes.get(row.id, {}).values():
         batch.waiting[row.id, seq] = None
     batch.inboxes[row.id] = {each.message: each.seq for each in restored.inbox}

@@ -81,6 +81,8 @@ class PostgresSearch:
     def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
         """The sessions in which messages answer, those with the newest ones first."""
         self._catch_up(raw(sought.tenant))
+        # a row of words is judged in the message itself; single words are the index's
+        # alone to tell
         if any(len(phrase) > 1 for phrase in sought.asked.phrases):
             sessions = dict.fromkeys(
                 found.session for found in self._found(sought, PAGE_MAX)
@@ -121,6 +123,8 @@ class PostgresSearch:
             if len(rows) < size:
                 return
             last = rows[-1][:3]
+            # few of the proposals may answer: the further back it goes, the more it
+            # asks for at once
             size = min(2 * size, PAGE_MAX)
 
     def _words(
@@ -158,7 +162,8 @@ class PostgresSearch:
         """Reads the logs of a tenant up to their heads."""
         if not self._can_read:
             return
-        # others may read the same words; and of a log that is torn there may be nothing to read
+        # others may read the same words; and of a log that is torn there may be nothing
+        # to read
         idle = 0
         while idle < IDLE_MAX and (behind := self._unread(tenant)):
             idle = 0 if self._insist(behind) else idle + 1

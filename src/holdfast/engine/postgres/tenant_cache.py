@@ -32,6 +32,7 @@ class TenantCache:
             tenant = self._known.get(id)
             if tenant is not None:
                 tenants[id] = tenant
+            # what is no id is in no store, and the server would refuse it as a UUID
             elif is_id(id):
                 unknown.append(id)
         if unknown:

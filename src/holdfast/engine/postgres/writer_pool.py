@@ -77,6 +77,7 @@ class WriterPool:
     ) -> None:
         self._where = where
         self._spread_at = spread_at
+        # one writer has nobody to spread to
         self._is_spread = spread_at == 0 or len(applies) == 1
         self._gate = threading.Lock()
         self._closed = False
@@ -117,6 +118,7 @@ class WriterPool:
         ):
             return
         meeting = Meeting(len(self._writers) - 1)
+        # they hold until the first writer has done all that stands in its queue
         for writer in self._writers[1:]:
             writer.submit(_Hold.at(meeting, ()))
         self._writers[0].submit(_Met.at(meeting, ()))
@@ -138,6 +140,8 @@ class WriterPool:
             if concerned == {owner}:
                 return self._writers[owner].submit(commit)
             meeting = Meeting(len(concerned) - 1)
+            # under the gate: two meetings stand in the same order in all queues, so no
+            # two wait for each other
             for number in concerned - {owner}:
                 self._writers[number].submit(_Hold.at(meeting, ()))
             return self._writers[owner].submit(_Met.at(meeting, commit))
@@ -182,6 +186,7 @@ def _meet(commit: _Met, apply: Apply) -> list[Any]:
         commit.meeting.gather()
         return apply([tuple(commit)])
     finally:
+        # whatever came of it: the others would hold for ever
         commit.meeting.end()
 
 

@@ -99,6 +99,7 @@ class NumberedSession(SessionRow):
     def of_row(cls, row: Row) -> "NumberedSession":
         """From a row of the view `session_state`."""
         session = cls(*_fields_of(row))
+        # four empty columns are no lease
         if row[LEASE.start] is not None:
             session.lease = Kept(*row[LEASE])
         return session
@@ -149,6 +150,7 @@ class CommitApplier:
             self.fact("journal"),
             *(span or 0 for span in self._run("journal_spans").get),
         )
+        # another process may have turned the journal over
         self.generation = "b" if self.fact("generation") else "a"
 
     def fact(self, name: str) -> int:
@@ -211,6 +213,8 @@ class CommitApplier:
         """Between transactions: remembers no more than it should. Within one, what is gathered
         depends on what is known.
         """
+        # all at once: which of them come again is not known, and a row costs one look
+        # in an index
         if len(self._sessions) > self.SESSIONS_MAX:
             self._sessions.clear()
 
@@ -234,6 +238,7 @@ class CommitApplier:
             )
         position = None
         if session is not None and write.position is not None:
+            # asked only where a write depends on it: it reads the journal
             position = self._spoken(session)
         found = judge(write, session, accepted, position)
         reply = reply_of(write)
@@ -291,7 +296,8 @@ class CommitApplier:
         outcome = None
         for write in commit:
             if write.lay is not None:
-                # another copy may have restored the same entries: its guards tell, not their ids
+                # another copy may have restored the same entries: its guards tell, not
+                # their ids
                 return None
             if write.drafts or write.chunk is not None:
                 outcome = self._found(write)
@@ -335,6 +341,8 @@ class CommitApplier:
         turn = position = 0
         if advances(write):
             turn = self._advance(session, write)
+        # before the drafts of this write, which stay: one of them says that it was
+        # erased
         if write.erase is not None or write.blank:
             self._erase(session, write)
         if write.lay is not None:
@@ -347,6 +355,7 @@ class CommitApplier:
             at = write.event_draft
             accepted = (session, first + at, write.drafts[at].id)
             self._events[event_name(*write.event)] = accepted
+        # behind the drafts: a message that waits is one of them, or was stored before
         if write.admits or write.takes:
             self._shift_inbox(session, write, first)
         if write.owes or reply_of(write) is not None:
@@ -367,7 +376,8 @@ class CommitApplier:
         self._entries.append(
             (session.n, session.head, kind, turn, draft.id, draft.at, note, kept)
         )
-        # Not with every message: the row of the session would be written as often as the log.
+        # Not with every message: the row of the session would be written as often as
+        # the log.
         if draft.at >= session.active_at + ACTIVE_STEP_MS and kind == "":
             session.active_at = draft.at
             self._run("save_activity", draft.at, session.n)
@@ -391,9 +401,12 @@ class CommitApplier:
         """The body with its large parts kept as blobs, each once for all sessions."""
         skeleton, parts = split(body)
         for name, part in parts.items():
+            # the bytes are compared, and not only their names: a name is 63 bits of a
+            # hash
             same = self._run("blob_is", part, name).get
             if same == 0:
-                # another part has this name, against all odds: then this one is not cut out
+                # another part has this name, against all odds: then this one is not cut
+                # out
                 return body
             if same is None:
                 self._run("add_blob", name, part)

@@ -139,6 +139,7 @@ def _make_or_check(path: str) -> None:
         if not os.access(
             path,
             os.R_OK | os.W_OK,
+            # a program with the rights of another user is judged by those
             effective_ids=os.access in os.supports_effective_ids,
         ):
             raise OSError(0, "it can't be written")
@@ -151,6 +152,7 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_master").get
     owner = connection.execute("PRAGMA application_id").get
     if not tables:
+        # both before the first table: the page size can't be changed later
         connection.execute("PRAGMA page_size=4096; PRAGMA journal_mode=WAL").fetchall()
         with connection:
             connection.execute(SCHEMA)

@@ -71,6 +71,8 @@ class SqliteEngine(SqliteReads):
         self._tick = tick
         self._lock_s = lock_s
         self._inside = Gate()
+        # before the lock: the lock lies beside it, and a place that can hold no store
+        # gets no lock file
         connecting.make_file(path)
         self._lock = FairLock(path + "-lock")
         try:
@@ -154,6 +156,8 @@ class SqliteEngine(SqliteReads):
         connection, applier = self._connection, self._applier
         connection.execute("BEGIN IMMEDIATE")
         try:
+            # SQLite counts the commits of other connections: while it is the same, what
+            # is remembered holds
             if connection.data_version() != self._version:
                 connecting.check_version(connection, self.where)
                 applier.forget()
@@ -209,9 +213,13 @@ class SqliteEngine(SqliteReads):
         stands in the way.
         """
         try:
+            # from the file, not from memory: one that was killed may have left
+            # something to do
             gone, blanked = self._locked(lambda: unscrubbed(self._statements))
             if not gone and not blanked:
                 return None
+            # the index first: while the file says that something is unscrubbed, a crash
+            # is made good
             self._searching.forget(sorted(gone), sorted(blanked))
             clean = self._locked(lambda: scrub(self._statements, gone, blanked))
             return None if clean else "a program that reads it keeps old pages"
@@ -222,6 +230,7 @@ class SqliteEngine(SqliteReads):
         """A failed transaction is in doubt, never "failed": reopen, look what is there, then try
         each commit alone.
         """
+        # the write lock was not to be had: nothing was written, so nothing is in doubt
         if isinstance(error, apsw.BusyError):
             return [translate(error, self.where)] * len(commits)
         try:
@@ -271,7 +280,8 @@ class SqliteEngine(SqliteReads):
             length, done = self._connection.wal_checkpoint(
                 mode=apsw.SQLITE_CHECKPOINT_PASSIVE
             )
-            # A reader that holds an old page keeps the WAL from starting anew: then try again a
+            # A reader that holds an old page keeps the WAL from starting anew: then try
+            # again a
             # good while later.
             self._wal_limit = (
                 WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
@@ -291,6 +301,7 @@ class SqliteEngine(SqliteReads):
         connection.execute("BEGIN IMMEDIATE")
         try:
             applier.forget()
+            # a turn that runs needs the journal from where it began
             needed = self._statements.run("journal_needed").get
             _, last_a, _, last_b = self._statements.run("journal_spans").get
             last = {"a": last_a, "b": last_b}
@@ -303,6 +314,7 @@ class SqliteEngine(SqliteReads):
                 if last[name] is not None and (needed is None or last[name] <= needed):
                     connection.execute(f"DELETE FROM journal_{name}")
                     last[name] = None
+            # go on in the empty one, so that the other can be emptied whole one day
             if last[other] is None and last[current] is not None:
                 applier.state_fact("generation", int(other == "b"))
             connection.execute("COMMIT")
@@ -337,6 +349,7 @@ class SqliteEngine(SqliteReads):
 
     def close(self) -> None:
         if not self._forked:
+            # first: the indexer reads through connections that are closed below
             self._searching.rest()
             self._writer.close()
             self._searching.close()
@@ -356,6 +369,7 @@ class SqliteEngine(SqliteReads):
         connections.
         """
         self._forked = True
+        # the writer thread is the parent's; here is only a copy of its connection
         forsake(self._connection)
         self._readers.abandon()
         self._searching.abandon()

@@ -43,9 +43,13 @@ class Kept(NamedTuple):
 
     def left_s(self, here: Clock) -> float:
         """What is left of it, as far as it can be told here."""
+        # the same boot of the same machine: its clock never steps, and is right to the
+        # millisecond
         if self.clock and self.clock == here.name:
             return (self.until or 0.0) - here.tick
         length_s = USUAL_S if self.length_s is None else self.length_s
+        # stored before the calendar was noted: then the whole length counts from this
+        # look
         if self.calendar_s is None or not length_s:
             return length_s
         return min(length_s, self.calendar_s + CALENDAR_ROOM_S - here.now / 1000)

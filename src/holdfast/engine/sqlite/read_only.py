@@ -106,6 +106,7 @@ class ReadOnlyReaders(Readers):
             raise closed(self._path)
         if known is not None and known[1] == seen:
             return known
+        # what it has cached is of files that are not there any more
         if known is not None:
             known[0].close()
         with translated(self._path):
@@ -127,6 +128,7 @@ class ReadOnlyReaders(Readers):
 def look(path: str) -> FilesSeen:
     """How the files of this store are now."""
     index = _stamp(path + "-shm", whole=False)
+    # while others write, sizes and times change with every commit
     whole = index is None
     log = _stamp(path + "-wal", whole=whole)
     return FilesSeen(
@@ -193,6 +195,7 @@ class _Unlocked(apsw.VFS):
         super().__init__(self.name, "")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        # SQLite asks to write where it finds a log; here it is told that it can't
         flags[0] = (
             flags[0] & ~(apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE)
             | apsw.SQLITE_OPEN_READONLY
@@ -259,6 +262,7 @@ class ReadOnlySqliteEngine(SqliteReads):
                     words_of=self._words_of,
                     lock_s=BUSY_MS / 1000,
                 )
+                # this handle is for looking: nothing is indexed in idle time
                 self._words.rest()
             return self._words.index
 

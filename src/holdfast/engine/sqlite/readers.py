@@ -72,6 +72,8 @@ class SqliteReaders(Readers):
         self._busy_s, self._tell_writer = busy_s, tell_writer
 
     def read(self, name: str, values: Values) -> Rows:
+        # a log that was deleted is the writer's to rescue; this waits until it has
+        # looked
         if not self.files.may_be_read():
             self._tell_writer()
         with translated(self._path):
@@ -79,6 +81,8 @@ class SqliteReaders(Readers):
         try:
             with self._local.gate.lock():
                 rows = reader.execute(QUERIES[name], values).fetchall()
+                # looked at after the rows: a migration in between would have changed
+                # what they mean
                 if reader.data_version() != self._local.version:
                     connecting.check_version(reader, self._path)
                     self._local.version = reader.data_version()
@@ -123,5 +127,7 @@ class SqliteReaders(Readers):
 def forsake(connection: apsw.Connection) -> None:
     """Closes a copy of a parent's connection: it brings nothing in and deletes nothing."""
     with suppress(apsw.Error):
+        # the last connection to close would checkpoint, with locks that are the
+        # parent's
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)

@@ -80,7 +80,8 @@ class SqliteReads(EngineReads):
 
     def _number(self, session: str) -> int:
         """The row number of a session, which never changes; -1 for one that is not there."""
-        # of this thread alone: no lock, and what another thread clears is not missing here
+        # of this thread alone: no lock, and what another thread clears is not missing
+        # here
         numbers: dict[str, int] | None = getattr(self._local, "numbers", None)
         if numbers is None:
             numbers = self._local.numbers = {}
@@ -90,6 +91,8 @@ class SqliteReads(EngineReads):
             row = self._read("session_number", id=session)
             if not row:
                 return -1
+            # a process that walks through a large store must not keep all of it in mind
+            # (I-24)
             if len(numbers) > NUMBERS_MAX:
                 numbers.clear()
             number = numbers[session] = row[0][0]

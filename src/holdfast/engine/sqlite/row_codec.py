@@ -26,6 +26,7 @@ def packed(draft: Draft, body: bytes) -> tuple[str, Any, Any]:
         return draft.kind, note or None, body or None
     if not note:
         return "", None, _words(body, USER_HEAD)
+    # 1 stands for this note: it is by far the most frequent one
     if note == ASSISTANT_NOTE:
         return "", 1, _words(body, ASSISTANT_HEAD)
     return "", note, body or None
@@ -40,6 +41,7 @@ def _words(body: bytes, head: bytes) -> Any:
     ):
         try:
             return body[len(head) : -len(TAIL)].decode()
+        # bytes that are no text stay as they were given (I-14)
         except UnicodeDecodeError:
             pass
     return body or None

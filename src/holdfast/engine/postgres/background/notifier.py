@@ -48,6 +48,7 @@ class Notifier(BackgroundWorker):
             moved = self._take()
             if moved:
                 self._hint(moved)
+            # what was acknowledged before the closing is still told
             if self._closed.wait(REST_S) and not self._moved:
                 return
 

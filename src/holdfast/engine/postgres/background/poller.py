@@ -154,6 +154,7 @@ class Poller:
 
     def _rest(self, pause_s: float) -> None:
         """Until the pause is over, or there is a hint that concerns somebody here."""
+        # many hints in a row are one look
         self._closed.wait(GAP_S)
         line = self._kept.line
         if not self._listens or line is None:

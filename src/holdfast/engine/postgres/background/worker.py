@@ -41,6 +41,7 @@ class BackgroundWorker:
                     target=self._run, name=f"holdfast-{self.name}", daemon=True
                 )
                 self._thread.start()
+        # looked at without the lock: setting it costs more than looking
         if not self._news.is_set():
             self._news.set()
 

@@ -30,7 +30,8 @@ def apart(commits: Commits) -> Iterator[Commits]:
         sessions = {write.session for write in commit}
         own = sum(map(_notes_in, commit))
         erases = _is_erasure(commit)
-        # of a session that was met nothing is left to blank: the next erasure looks again
+        # of a session that was met nothing is left to blank: the next erasure looks
+        # again
         is_full = erases and (
             not met.isdisjoint(sessions)
             or len(met | sessions) > SESSIONS_MAX
@@ -61,6 +62,7 @@ def erasures(
     found: list[Statement] = []
     whole: list[tuple[StampedSession, Write]] = []
     forgetful: list[str] = []
+    # in one order everywhere, so that no two batches lock rows crosswise
     for write in sorted(writes, key=lambda write: write.session):
         known = sessions[write.session]
         if write.blank:

@@ -107,6 +107,7 @@ def reach(cluster: Cluster, *, prepared: bool) -> ServerConnection:
 def refuse_newer(connection: Connection, where: str) -> int | None:
     """The version of the store, if this release knows it."""
     found = version(connection)
+    # a newer store says down to which version its tables may still be used
     if found is not None and found > SCHEMA_VERSION < (
         version(connection, "format_least") or found
     ):
@@ -169,6 +170,7 @@ def _bring_up(line: ServerConnection, where: str, found: int | None) -> None:
                 connection.execute(
                     QUERIES["set_fact"], {"name": name, "value": str(value)}
                 )
+        # from here on it may be a commit: it is never cancelled
         line.harmless = False
         with line.asking():
             connection.execute(QUERIES["commit"])
@@ -184,6 +186,7 @@ def _steps(connection: Connection, where: str, found: int | None) -> list[str]:
     """
     if found is None:
         return [SCHEMA]
+    # waits for another machine that is at it
     connection.execute(QUERIES["lock_format"])
     found = refuse_newer(connection, where) or 0
     return [script for step, script in MIGRATIONS.items() if step > found]

@@ -51,6 +51,7 @@ _LAWS = (
 def info(read: Read, where: str, replication: Replication) -> StoreInfo:
     """What `Engine.info` tells. Tables stand where SQLite has files."""
     sizes: dict[str, int] = dict(read("info_sizes", name=Texts(TABLES)))
+    # counting reads the whole table on a server, unlike in a file
     estimated = sizes.get("session", 0) + sizes.get("journal", 0) > COUNTED_BYTES_MAX
     sessions, entries, tenants, journal_rows, active_at = read(
         "info_estimates" if estimated else "info_rows"

@@ -31,6 +31,7 @@ class Array(list[Any]):
         """As the server takes it."""
         if not self:
             return _HEAD.pack(0, 0, self.element, 0, 0)[:12]
+        # rare: most columns have a value in every row, and are packed in one call
         if None in self:
             packed = b"".join(
                 _NULL if value is None else self._packed([value]) for value in self

@@ -114,6 +114,7 @@ class Cluster:
                 **options,
             )
         except psycopg.OperationalError as error:
+            # libpq has no code for this
             if "session is read-only" in str(error) and self._is_leading(options):
                 raise OnlyReads("default_transaction_read_only is on") from error
             raise
@@ -163,6 +164,7 @@ def _servers(given: Options) -> list[Options]:
     hosts, ports, numbers = (
         f"{given.get(name) or ''}".split(",") for name in ("host", "port", "hostaddr")
     )
+    # one port stands for all servers
     if len(ports) < len(hosts):
         ports = ports[:1] * len(hosts)
     if len(numbers) != len(hosts):

@@ -51,6 +51,7 @@ class ServerConnection:
         """
         self._asked = 0
         self._cancel = connection.pgconn.get_cancel()
+        # before the first question: its answer may not come either
         watchdog.watch(self)
         self._greet()
 
@@ -69,6 +70,8 @@ class ServerConnection:
             raise
         self.pooled = pid != connection.info.backend_pid
         if self.pooled:
+            # the next transaction may be another process's, which does not know what
+            # was prepared here
             connection.prepare_threshold = None
 
     @contextlib.contextmanager
@@ -114,7 +117,8 @@ class ServerConnection:
                                 connection.execute(QUERIES[name], values, binary=True)
                             )
                     except psycopg.Error as error:
-                        # the first is the cause; leaving the pipeline would tell of the others
+                        # the first is the cause; leaving the pipeline would tell of the
+                        # others
                         failure = error
             except psycopg.Error as error:
                 failure = failure or error
@@ -132,6 +136,8 @@ class ServerConnection:
                 self.connection.fileno(), socket.AF_INET, socket.SOCK_STREAM
             )
             with end:
+                # the thread that waits on it finds the connection lost, and goes on as
+                # after any other loss
                 end.shutdown(socket.SHUT_RDWR)
 
     def forgo(self) -> None:
@@ -148,7 +154,8 @@ class ServerConnection:
             self.connection.close()
 
     def _noticed(self, diagnostic: Any) -> None:
-        # PostgreSQL says COMMIT to a client whose wait for other servers was cut short, with a
+        # PostgreSQL says COMMIT to a client whose wait for other servers was cut short,
+        # with a
         # warning: what it has committed may be on one server only.
         if diagnostic.severity_nonlocalized == "WARNING" and diagnostic.sqlstate in (
             "01000",
@@ -190,6 +197,7 @@ class Watchdog:
     def _run(self) -> None:
         while not self._closed.wait(self.answer_s / LOOKS):
             with self._gate:
+                # hung up outside of the gate: that takes a system call each
                 silent = [line for line in list(self._lines) if self._is_silent(line)]
             for line in silent:
                 _log.warning(

@@ -220,6 +220,8 @@ def translate(error: psycopg.Error, where: str) -> HoldfastError:
     if state in _DAMAGE:
         return Damaged(where=where, problem=said, remedy=damage_remedy(where))
     problem, remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or ("", "")
+    # nobody knows the code, but the connection is gone: that is what a person can act
+    # on
     if not problem and verdict(error) == "unknown":
         problem, remedy = _REMEDIES["08"]
     if not problem:

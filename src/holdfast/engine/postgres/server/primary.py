@@ -76,6 +76,7 @@ class Primary:
         if identity is None:
             return
         with self._gate:
+            # another database altogether: its timelines are not comparable
             if self._newest is None or self._newest.system != identity.system:
                 self._newest = identity
             if identity.timeline > self._newest.timeline:
@@ -114,6 +115,7 @@ class Primary:
                 return self._admitted(connect(led[1]))
             except psycopg.Error:
                 self._led = None
+        # each on a thread of its own: one that is silent must not delay the others
         answers: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         over = threading.Event()
         for number in range(len(servers)):

@@ -47,19 +47,23 @@ class Retry:
         self._tries += 1
         if again and self._tries == 1:
             return
+        # a clock that stands still in a test, or in a machine that slept, must not make
+        # this endless
         waited_s = max(self._tick() - self._since, self._slept)
         if waited_s >= self._limit_s:
             raise out_of_patience(
                 error, self._where, waited_s, in_doubt=in_doubt
             ) from error
         if self._tries == LOGGED_AT:
-            # Writers that meet are everyday life, however often; a server that can't be reached is
+            # Writers that meet are everyday life, however often; a server that can't be
+            # reached is
             # not.
             level = logging.INFO if is_meeting(error) else logging.WARNING
             _log.log(level, "%s: %s; trying again", self._where, in_words(error))
         pause_s = min(PAUSE_MAX_S, PAUSE_S * 2 ** min(self._tries, 10)) * (
             0.5 + self._chance(1)[0] / 255
         )
+        # nobody else knows it: it can be interrupted, and by nothing else
         threading.Event().wait(pause_s)
         self._slept += pause_s
 

@@ -60,6 +60,7 @@ class FairLock:
             ):  # it was deleted: others queue up at a new one
                 self.close()
                 self._open()
+            # it kept its place in the queue since the last attempt was given up
             if self._waiter is not None and self._waiter.resume():
                 return self._wait(self._waiter, timeout_s)
             self._waiter = None
@@ -72,6 +73,7 @@ class FairLock:
             raise self._unusable(error) from error
 
     def _wait(self, waiter: "_Waiter", timeout_s: float) -> bool:
+        # it may come between the end of the wait and the giving up
         if waiter.got.wait(timeout_s) or not waiter.give_up():
             self._waiter = None
             return True
@@ -87,12 +89,15 @@ class FairLock:
     def leave_note(self, note: bytes) -> None:
         """Only while it is held. It is written over the last one, in one piece."""
         try:
+            # padded: a shorter note must not leave the end of a longer one behind it
             os.pwrite(self._file, note.ljust(NOTE_BYTES), 0)
         except OSError as error:
             raise self._unusable(error) from error
 
     def close(self) -> None:
         waiter, self._waiter = self._waiter, None
+        # a thread in the kernel's queue would otherwise wait on a number that another
+        # file has by then
         if waiter is None or not waiter.leave(self._close):
             self._close()
 

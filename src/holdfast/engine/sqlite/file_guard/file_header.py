@@ -69,6 +69,7 @@ def refuse_lost_database(path: str) -> None:
 
 def _refuse_torn_database(path: str, size: int, page_bytes: int, first: bytes) -> None:
     """SQLite takes a torn last page for a whole one, with zeros where its rows were."""
+    # the count is good only if the version it was written for is that of the file
     pages = int.from_bytes(first[28:32], "big") if first[24:28] == first[92:96] else 0
     if size < pages * page_bytes:
         raise Damaged(

@@ -78,12 +78,14 @@ class FileIdentity:
 
     def claim(self, lock: FairLock) -> None:
         """Under the fair lock, before the first write: says by which log."""
+        # once for each log: the note stays
         if not self._claimed:
             lock.leave_note(self._name)
             self._claimed = True
 
     def rescue(self, connection: apsw.Connection, lock: FairLock) -> None:
         """Under the fair lock, when they are not: saves what can be saved, and says what to do."""
+        # empty: nobody has written since the lock file was made
         alone = lock.note() in (b"", self._name)
         remedy = "Close the store and open it again; all that was acknowledged is there"
         try:
@@ -102,6 +104,8 @@ class FileIdentity:
     def _brought_in(self, connection: apsw.Connection, alone: bool) -> bool:
         """Whether all that the strayed log holds is in the database now."""
         length, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        # a new log with bytes in it is somebody's who went on: the old one must not be
+        # written over theirs
         if done < length and alone and not _has_bytes(self._log):
             length, done = connection.wal_checkpoint(
                 mode=apsw.SQLITE_CHECKPOINT_PASSIVE

@@ -55,6 +55,7 @@ class FolderStamp:
         seen, since = self._seen
         if stamp != seen:
             self._seen = stamp, now
+        # from here on every change gives the folder another time
         elif now - since > _grain_s(stamp):
             self._calm = stamp
         return True

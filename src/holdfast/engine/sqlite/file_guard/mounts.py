@@ -10,7 +10,8 @@ from holdfast.errors import StoreUnavailable
 
 MOUNTS = "/proc/self/mountinfo"
 
-# Not 9p and virtiofs, which share a disk of the same machine, and not every kind of fuse: most are
+# Not 9p and virtiofs, which share a disk of the same machine, and not every kind of
+# fuse: most are
 # local.
 REMOTE = {
     "afs",

@@ -30,5 +30,6 @@ def make_owned(path: str) -> None:
         )
     except FileExistsError:
         return
+    # the umask may have taken away even what the owner needs
     os.fchmod(file, OWNER_ONLY)
     os.close(file)

@@ -97,7 +97,8 @@ def keep_from_children(file: int) -> Callable[[], None]:
 def _before() -> None:
     global _is_beginning
     _is_beginning = True
-    # first: a connection that is made while the others are taken would not be among them
+    # first: a connection that is made while the others are taken would not be among
+    # them
     _take(opening)
     for one in list(_concerned):
         for gate in one.gates():
@@ -105,6 +106,7 @@ def _before() -> None:
 
 
 def _take(gate: Any) -> None:
+    # a fork must not hang: what can't be had in time is left as it is
     if gate.acquire(timeout=QUIET_S):
         _held.append(gate)
 
@@ -119,6 +121,7 @@ def _after() -> None:
 def _in_child() -> None:
     for one in list(_concerned):
         one.abandon()
+    # the child has no store; what it opens is concerned on its own
     _concerned.clear()
     for file in _files:
         os.close(file)

@@ -37,6 +37,7 @@ def backup(reader: apsw.Connection, path: str, to: str) -> Backup:
             _copy(reader, partial)
         finally:
             reader.execute("ROLLBACK")
+        # before it is verified: what is read back should have been on the disk
         os.fsync(file)
         _verify(partial, held, path)
         _name(partial, to)
@@ -56,6 +57,8 @@ def _place(to: str) -> Iterator[tuple[str, int]]:
             raise FileExistsError(0, "there is something already")
         file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
         try:
+            # by lock and not by name: a killed backup leaves its file behind, and the
+            # next one takes it over
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 os.fchmod(file, OWNER_ONLY)
@@ -134,8 +137,10 @@ def _verify(partial: str, held: _Contents, path: str) -> None:
 
 def _name(partial: str, to: str) -> None:
     """Gives the copy its name, unless something else got it meanwhile."""
+    # a link fails where something is already; a rename would replace it
     os.link(partial, to)
     os.unlink(partial)
+    # the name itself must survive a power cut, too
     folder = os.open(os.path.dirname(os.path.abspath(to)), os.O_RDONLY)
     try:
         os.fsync(folder)

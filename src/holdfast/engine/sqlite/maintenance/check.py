@@ -45,6 +45,7 @@ def check(reader: apsw.Connection, path: str) -> list[Problem]:
 
 def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     yield from _files(path)
+    # each by itself: a damaged table must not hide what is wrong with the others
     for part in (_pages, _sessions, _strays, _blobs):
         try:
             yield from part(reader, path)
@@ -80,6 +81,7 @@ def _pages(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     tables = {root: name for root, name in reader.execute(UPKEEP["tables"])}
     for (text,) in reader.execute(f"PRAGMA integrity_check({PAGES_MAX})"):
         for line in text.splitlines():
+            # headings of SQLite's report begin with stars
             if line != "ok" and not line.startswith("***"):
                 yield _damaged_page(_page_place(line, path, tables), line)
 

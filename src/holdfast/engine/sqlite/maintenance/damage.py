@@ -52,6 +52,7 @@ def unreadable(
 ) -> list[int]:
     """The seqs after this one that can't be read, one by one; as far as the index still tells."""
     found = []
+    # one by one: a page that can't be read fails every query that touches it
     for seq in range(after + 1, after + 1 + min(limit, PROBES_MAX)):
         try:
             if not reader.execute(QUERIES["entries"], (session, seq - 1, 1)).fetchall():

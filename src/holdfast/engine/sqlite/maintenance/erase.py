@@ -48,6 +48,8 @@ def blank(
     statements.run_many(
         "save_note", [(note or None, session, seq) for seq, note in notes]
     )
+    # an erasure may tell of fewer entries than there are: the rest is zeros by now, and
+    # goes too
     statements.run("empty_untold", session)
     if forget_events:
         statements.run("forget_events", session)
@@ -81,6 +83,7 @@ def blank_some(statements: Statements, session: int, notes: Notes) -> None:
         for name in names_in(body)
     }
     for (name,) in statements.run("blobs_of", session).fetchall():
+        # another entry of this session may show the same picture
         if name not in left:
             for query in ("blank_blob", "empty_blob", "remove_blob_use"):
                 statements.run(query, session, name)
@@ -118,6 +121,7 @@ def scrub(
     """
     connection = statements.connection
     run = connection.execute
+    # of one that was killed between the two transactions
     run("DROP TABLE IF EXISTS scrub")
     left = run("PRAGMA freelist_count").get * run("PRAGMA page_size").get
     if left:
@@ -134,7 +138,8 @@ def scrub(
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.BusyError:
         return False
-    # SQLite cuts the WAL short without a sync, and after a power cut the old one would be there
+    # SQLite cuts the WAL short without a sync, and after a power cut the old one would
+    # be there
     # again, words and all. The next commit syncs it.
     before = unscrubbed(statements)
     _note_unscrubbed(

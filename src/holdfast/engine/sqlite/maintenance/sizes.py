@@ -9,7 +9,8 @@ from holdfast.engine.sqlite.file_guard.mounts import mounted
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import StoreInfo
 
-# Beside the database: its log, the log's index, the lock; the search file with what it needs.
+# Beside the database: its log, the log's index, the lock; the search file with what it
+# needs.
 SUFFIXES = (
     "",
     "-wal",

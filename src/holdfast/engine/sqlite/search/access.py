@@ -43,6 +43,7 @@ class SqliteSearch:
         """After this, nothing of these sessions is in any byte of the search file, nor of messages
         of those that were `blanked` that have no words any more.
         """
+        # without loading the index: a store that nobody searches has nothing to forget
         if self._index is not None or any(
             os.path.lexists(self._path + end) for end in ("", "-new", "-new-journal")
         ):

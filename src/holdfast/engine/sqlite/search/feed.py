@@ -59,6 +59,7 @@ class SearchFeed:
 
     def is_of_this_log(self, n: int, id: bytes) -> bool:
         """The log may have been restored from a backup, or be another one."""
+        # an index that has read nothing yet is of every log
         return not id or self._read("log_id", (n,)) == [(id,)]
 
     def step(self, size: int) -> bool:
@@ -106,6 +107,7 @@ class SearchFeed:
                         for row in self._read("log_after", (one - 1, 1))
                         if row[0] == one
                     ]
+            # the mark moves past them, or the index would never get behind the damage
             last = min(n + size, self._read("log_head", ())[0][0])
             return rows or [(last, 0, "", None, 0, "", b"", 0, b"", b"")]
 
@@ -137,6 +139,7 @@ class SearchFeed:
             return whole, self._words_of(
                 kind, note, whole, partial(self._notes, session, seq)
             )
+        # that the log can't be read now says nothing about the entry
         except StoreUnavailable:
             raise
         except Exception:
@@ -188,6 +191,8 @@ class SearchFeed:
                     connection.executemany(
                         SEARCH["remove_words"].format(volume=volume), gone
                     )
+                    # FTS5 marks words as deleted and keeps them until segments are
+                    # merged
                     connection.execute(SEARCH["optimize"].format(volume=volume))
                     touched = True
             if touched:

@@ -120,6 +120,7 @@ class SearchFile:
         found = _found(self.path)
         if found is None:
             raise Spoiled("there is none")
+        # somebody has put another file in its place
         if self._connection is None or _identity(found) != self._mark:
             self._let_go()
             self._mark = _identity(found)
@@ -129,6 +130,7 @@ class SearchFile:
         if self._connection.pragma("user_version") != VERSION:
             raise Spoiled("it is of another version, or condemned")
         n, sealed = self._connection.execute(SEARCH["seal"]).get
+        # a disk that does not keep times can't tell; then the file is believed
         if sealed and found.st_mtime_ns != _time_for(n) * 1_000_000_000:
             raise Unsealed("somebody else has written it")
         return self._connection
@@ -217,6 +219,7 @@ class SearchFile:
         with contextlib.closing(self._connect(new)) as connection:
             n, _ = connection.execute(SEARCH["seal"]).get
         os.utime(new, (_time_for(n), _time_for(n)))
+        # in one step: a reader finds the old file or the new one
         os.rename(new, self.path)
 
     def _connect(self, path: str) -> apsw.Connection:

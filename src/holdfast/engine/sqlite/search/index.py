@@ -145,6 +145,8 @@ class SearchIndex:
         """One thread at a time, in the order they came: a lock alone would be had again at once by
         whoever let go.
         """
+        # the next one in the queue holds it while it waits, so whoever lets go of the
+        # gate queues up behind
         with self._queue:
             self._gate.acquire()
         try:
@@ -234,6 +236,8 @@ class SearchIndex:
                 rows.execute(SEARCH["words"].format(volume=volume), (expression,))
                 while picked := [n for (n,) in islice(rows, size)]:
                     yield from quest.look(quest.sought, picked)
+                    # a filter may leave few of them: the further back it goes, the more
+                    # it takes at once
                     size = min(2 * size, 16 * FEW)
             finally:
                 rows.close()

@@ -42,6 +42,7 @@ class SqliteIndexer:
     def stir(self) -> None:
         """There was a commit. Called by the writer, so it costs next to nothing."""
         self._news = True
+        # a wake-up costs a system call, and the writer comes by with every batch
         if self._asleep:
             self._wake.set()
 
@@ -59,6 +60,7 @@ class SqliteIndexer:
                 self._wake.wait(QUIET_S)
             with contextlib.suppress(HoldfastError, Spoiled):
                 while not self._news and not self._stopped and self._index().advance():
+                    # so that a thread of the program gets the interpreter in between
                     self._wake.wait(PAUSE_S)
 
     def _sleep(self) -> None:
