@@ -7,10 +7,13 @@ pages of any size.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import astuple, replace
 
-from holdfast.domain.entry import Entry
+from holdfast.domain.entry import Draft, Entry
 from holdfast.engine.address import damage_remedy
 from holdfast.engine.protocol import Engine
 from holdfast.errors import Damaged
@@ -20,6 +23,7 @@ PAGE = 1000
 # A turn of more entries than this is copied in pieces.
 HELD_MAX = 10_000
 
+T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -34,6 +38,9 @@ class Tally:
         self.entries += len(page)
         self._hash.update(b"".join(map(_encode, page)))
 
+    def is_same(self, other: "Tally") -> bool:
+        return (self.entries, self.digest) == (other.entries, other.digest)
+
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -41,15 +48,15 @@ class Tally:
 
 def digest_of(entry: Entry | None) -> str | None:
     """The digest of one entry; None when there is none."""
-    return (
-        None
-        if entry is None
-        else hashlib.blake2b(_encode(entry), digest_size=16).hexdigest()
-    )
+    if entry is None:
+        return None
+    tally = Tally()
+    tally.add([entry])
+    return tally.digest
 
 
 def summed(*digests: str) -> str:
-    """One digest for many, in whatever order they come."""
+    """One digest for many, in whatever order they come: many sessions are copied at once."""
     return f"{sum(int(digest, 16) for digest in digests) % (1 << 128):032x}"
 
 
@@ -57,21 +64,18 @@ def differences(here: Sequence[Entry], there: Sequence[Entry]) -> Iterator[int]:
     """The places of the entries that are not the same on both sides, whose pages are as long as
     each other.
     """
-    if here != there:
-        yield from (
-            at
-            for at, (one, other) in enumerate(zip(here, there, strict=True))
-            if one != other
-        )
+    # Nearly always they are equal as a whole, which is found out without a loop in Python.
+    if here == there:
+        return
+    for at, (one, other) in enumerate(zip(here, there, strict=True)):
+        if one != other:
+            yield at
 
 
 def is_same_place(one: Entry, other: Entry) -> bool:
     """Whether the two are equal in what an entry keeps when its words are erased."""
-    kept = [
-        (entry.seq, entry.kind, entry.turn, entry.id, entry.at)
-        for entry in (one, other)
-    ]
-    return kept[0] == kept[1]
+    blank = {"note": b"", "body": b""}
+    return replace(one, **blank) == replace(other, **blank)
 
 
 def pages(
@@ -83,12 +87,11 @@ def pages(
     while after < upto:
         page = engine.entries(session, after=after, limit=min(PAGE, upto - after))
         if not page or page[0].seq != after + 1:
-            where, remedy = (
-                f"{engine.where}, session {session}",
-                damage_remedy(engine.where),
+            raise Damaged(
+                where=f"{engine.where}, session {session}",
+                problem=f"the entry {after + 1} is missing, the log goes to {upto} (I-1)",
+                remedy=damage_remedy(engine.where),
             )
-            problem = f"the entry {after + 1} is missing, the log goes to {upto} (I-1)"
-            raise Damaged(where=where, problem=problem, remedy=remedy)
         yield page
         after = page[-1].seq
 
@@ -98,17 +101,19 @@ def closed(
 ) -> Iterator[list[Entry]]:
     """The pages of a session as it stood at one moment, without the turn that was running then:
     what is under way is not yet what happened, and is nobody's to end but its writer's. No page
-    ends within a turn, unless that is very long: whoever stops between two has a session that could
-    have been so.
+    ends within a turn, unless that is very long: a copy that stops between two is of a session that
+    could have been so.
     """
     held: list[Entry] = []
     for page in found:
-        under_way = (at for at, entry in enumerate(page) if entry.turn == running)
-        at = next(under_way, None) if running is not None else None
-        held += page[:at]
-        if at is not None:
+        finished = list(page) if running is None else _before_turn(page, running)
+        held += finished
+        if len(finished) < len(page):
             break
-        end = _between_turns(held) if len(held) < HELD_MAX else len(held)
+        # A turn that is longer than memory should hold is copied in pieces all the same.
+        end = len(held)
+        if end < HELD_MAX:
+            end = _between_turns(held)
         if end:
             yield held[:end]
             held = held[end:]
@@ -116,9 +121,38 @@ def closed(
         yield held
 
 
+def _before_turn(page: Sequence[Entry], turn: int) -> list[Entry]:
+    """The entries before the first one of this turn."""
+    return list(takewhile(lambda entry: entry.turn != turn, page))
+
+
+def paged(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """So many at a time; the last page has what is left."""
+    left = iter(items)
+    while page := list(islice(left, size)):
+        yield page
+
+
+def with_last(found: Iterable[list[T]]) -> Iterator[tuple[list[T], bool]]:
+    """Each page, and whether it is the last one; the next one is read meanwhile."""
+    before: list[T] = []
+    for page in found:
+        if before:
+            yield before, False
+        before = page
+    if before:
+        yield before, True
+
+
+def draft_of(entry: Entry) -> Draft:
+    """An entry on its way into another log; its seq is given there."""
+    return Draft(*astuple(entry)[1:])
+
+
 def _between_turns(entries: Sequence[Entry]) -> int:
     """How many of these can be taken without beginning a turn that does not end among them."""
-    turn, end = None, 0
+    turn = None
+    end = 0
     for count, entry in enumerate(entries, 1):
         if entry.kind == "turn":
             turn = entry.turn

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.engine.protocol import Engine, Laid, SessionState, Write
 from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.transfer.compare_logs import paged
 
 PAGE = 1000
 
@@ -20,26 +21,26 @@ PAGE = 1000
 def bring_events(
     here: Engine, there: Engine, is_copied: Callable[[SessionState], bool]
 ) -> None:
-    """Lays down the events that the target lacks, of sessions that are copied as far as that."""
-    for page in _pages(_lacking(here, there)):
+    """Stores the events that the target lacks, of sessions that are copied as far as that."""
+    for page in paged(_lacking(here, there), PAGE):
         of_session: dict[str, list[AcceptedEvent]] = {}
         for event in page:
             of_session.setdefault(event.session, []).append(event)
         for session, events in of_session.items():
             state = there.state(session)
+            if state is None or not is_copied(state):
+                continue
             # A store says of its own sessions alone what was accepted in them: not of somebody
             # else's with that id.
-            if (
-                state is not None
-                and is_copied(state)
-                and owned(here, state.tenant, session) is not None
-            ):
-                _lay(
-                    there, state, [event for event in events if _is_there(there, event)]
-                )
+            if owned(here, state.tenant, session) is None:
+                continue
+            _add_events(
+                there, state, [event for event in events if _is_there(there, event)]
+            )
 
 
 def _lacking(here: Engine, there: Engine) -> Iterator[AcceptedEvent]:
+    """Both stores give their events in the order of their names, so one pass finds them."""
     known = _all(there)
     last = next(known, None)
     for event in _all(here):
@@ -56,37 +57,31 @@ def _all(engine: Engine) -> Iterator[AcceptedEvent]:
         after = page[-1].name
 
 
-def _pages(events: Iterator[AcceptedEvent]) -> Iterator[list[AcceptedEvent]]:
-    page: list[AcceptedEvent] = []
-    for event in events:
-        page.append(event)
-        if len(page) == PAGE:
-            yield page
-            page = []
-    yield page
-
-
 def _is_there(there: Engine, event: AcceptedEvent) -> bool:
     """Whether the entry that it became is."""
-    return [
-        entry.id for entry in there.entries(event.session, after=event.seq - 1, limit=1)
-    ] == [event.message]
+    found = there.entries(event.session, after=event.seq - 1, limit=1)
+    return [entry.id for entry in found] == [event.message]
 
 
-def _lay(there: Engine, state: SessionState, events: list[AcceptedEvent]) -> None:
+def _add_events(
+    there: Engine, state: SessionState, events: list[AcceptedEvent]
+) -> None:
     """If the session has news meanwhile, it is in use there: then it is no copy any more, and is
     left.
     """
-    if events:
-        inbox = tuple(
-            replace(waiting, waiter=None) for waiting in there.inbox(state.id)
-        )
-        standing = Laid(
-            state.fence, state.active_at, state.base, state.ended, state.erased, inbox
-        )
-        laid = replace(
-            standing, outbox=tuple(there.debts(state.id)), events=tuple(events)
-        )
-        there.submit(
-            (Write(state.id, head=state.head, idle=True, ended_too=True, lay=laid),)
-        ).result()
+    if not events:
+        return
+    # Inbox and outbox are stored as a whole, so they are given back as they are.
+    inbox = [replace(waiting, waiter=None) for waiting in there.inbox(state.id)]
+    laid = Laid(
+        state.fence,
+        state.active_at,
+        state.base,
+        state.ended,
+        state.erased,
+        tuple(inbox),
+        tuple(there.debts(state.id)),
+        tuple(events),
+    )
+    write = Write(state.id, head=state.head, idle=True, ended_too=True, lay=laid)
+    there.submit((write,)).result()

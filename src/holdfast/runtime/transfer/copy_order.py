@@ -16,6 +16,7 @@ from holdfast.errors import Damaged
 from holdfast.runtime.live.tenancy import owned
 
 PAGE = 1000
+PARENT_MISSING = "the session whose past it shares is not there"
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
@@ -41,8 +42,8 @@ class Order:
         self.entries = 0
         for tenant in tenants:
             while self._find(tenant):
-                # a session that had news meanwhile has moved to the front, and may have been passed
-                # by
+                # A session that had news meanwhile has moved to the front of the list, and may have
+                # been passed by.
                 pass
 
     @property
@@ -55,14 +56,14 @@ class Order:
         of_key = {(bound.key, bound.epoch): id for id, bound in self.bound.items()}
         sorter: TopologicalSorter[str] = TopologicalSorter()
         for id, bound in self.bound.items():
-            earlier = (
-                of_key.get((bound.key, bound.epoch - 1))
-                if bound.key is not None
-                else None
-            )
-            sorter.add(
-                id, *(need for need in (earlier, bound.parent) if need in self.bound)
-            )
+            earlier = None
+            if bound.key is not None:
+                earlier = of_key.get((bound.key, bound.epoch - 1))
+            sorter.add(id)
+            for needed in (earlier, bound.parent):
+                # What needs nothing is in the first group already.
+                if needed is not None and needed in self.bound:
+                    sorter.add(id, needed)
         with suppress(CycleError):
             sorter.prepare()
         left = dict.fromkeys(self.bound)
@@ -72,7 +73,7 @@ class Order:
             for id in ready:
                 del left[id]
         for id in left:
-            # as no store of ours does
+            # No store of ours has a circle; a crafted one may.
             self.broken.setdefault(id, "it needs a session that needs it")
         yield list(left)
 
@@ -82,14 +83,11 @@ class Order:
         """
         before: tuple[int, str] | None = None
         while states := self._engine.sessions(tenant, before=before, limit=PAGE):
-            new = [
-                state
-                for state in states
-                if state.id not in self._free and state.id not in self.bound
-            ]
-            for state in new:
-                self._add(state)
-            if not new:
+            known = self.sessions
+            for state in states:
+                if state.id not in self._free and state.id not in self.bound:
+                    self._add(state)
+            if self.sessions == known:
                 return before is not None
             before = (states[-1].active_at, states[-1].id)
         return before is not None
@@ -99,9 +97,7 @@ class Order:
         if state.origin == 0 and (state.key is None or state.epoch == 1):
             self._free[state.id] = None
             return
-        parent = None
-        if state.origin > 0:
-            parent = self._parent(state)
+        parent = self._parent(state) if state.origin > 0 else None
         key = (state.tenant, state.key) if state.key is not None else None
         self.bound[state.id] = Bound(key, state.epoch, parent, state.origin)
 
@@ -116,5 +112,5 @@ class Order:
             name = state.parent
         parent = owned(self._engine, state.tenant, name)
         if parent is None or parent.head < state.origin:
-            self.broken[state.id] = "the session whose past it shares is not there"
+            self.broken[state.id] = PARENT_MISSING
         return parent.id if parent is not None else None

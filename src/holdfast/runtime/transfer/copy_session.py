@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.domain.accepted_events import AcceptedEvent, events_in
-from holdfast.domain.entry import Draft, Entry, note_of
+from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.inbox import Inbox
 from holdfast.engine.protocol import (
     Engine,
@@ -41,11 +41,16 @@ from holdfast.runtime.transfer.compare_logs import (
     closed,
     differences,
     digest_of,
+    draft_of,
     is_same_place,
     pages,
+    with_last,
 )
 from holdfast.runtime.transfer.salvage import Salvage
 from holdfast.runtime.transfer.vet import vet_debt
+
+# What has to be the same on both sides, besides the log.
+_FLAGS = ("fence", "base", "ended", "erased")
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -120,13 +125,12 @@ def carry(
         added += passage.added
         if is_done and passage.is_right():
             return passage.carried(added)
-        passage = _Passage(
-            here, there, settled(None), _nobody
-        )  # which compares all that is there
+        # This time all that is there is compared.
+        passage = _Passage(here, there, settled(None), _no_progress)
 
 
-def _nobody(entries: int) -> None:
-    """Who is told of what was told before."""
+def _no_progress(entries: int) -> None:
+    """Progress of a further attempt: its entries were counted the first time."""
 
 
 class _Passage:
@@ -139,22 +143,23 @@ class _Passage:
         state: SessionState,
         advance: Callable[[int], None],
     ) -> None:
-        self._here, self._there, self._advance = here, there, advance
-        self.state, self.cut = state, state.origin
+        self._here = here
+        self._there = there
+        self._advance = advance
+        self.state = state
+        self.cut = state.origin
         self._salvage = Salvage(here, state)
         self._known = there.state(state.id)
         # A reply that is sent from now on is not owed there either, though the copy ends before the
         # entry that says so.
         self._debts = here.debts(state.id)
         self._ended: set[int | None] = set()
-        self._inbox, self._tally = Inbox(), Tally()
+        self._inbox = Inbox()
+        self._tally = Tally()
         self._events: list[AcceptedEvent] = []
-        self.added, self._wrote = 0, False
-        self._blanks = (
-            self._known is not None
-            and state.erased
-            and not self._is_erased_alike(self._known)
-        )
+        self.added = 0
+        self._wrote = False
+        self._blanks = self._has_words_left()
         self._notes: list[tuple[int, bytes]] = []
         # what has lost its words here and not there, and what is left of it
         self._wordy: dict[int, bytes] = {}
@@ -164,9 +169,8 @@ class _Passage:
         at anew.
         """
         self._check_same_session()
-        for page, is_last in _with_last(
-            closed(self._salvage.pages(), running=self.state.turn)
-        ):
+        finished = closed(self._salvage.pages(), running=self.state.turn)
+        for page, is_last in with_last(finished):
             self._read(page)
             yield from self._put(page, is_last)
             self._advance(len(page))
@@ -176,26 +180,27 @@ class _Passage:
         """Whether the target holds all that it was given: it is read back. Where nothing was given,
         all of it has been compared.
         """
+        if not self._wrote:
+            return True
         tally = Tally()
-        if self._wrote:
-            for page in pages(
-                self._there, self.state.id, after=self.state.origin, upto=self.cut
-            ):
-                tally.add(page)
-        return not self._wrote or (tally.entries, tally.digest) == (
-            self._tally.entries,
-            self._tally.digest,
-        )
+        state = self.state
+        for page in pages(self._there, state.id, after=state.origin, upto=self.cut):
+            tally.add(page)
+        return tally.is_same(self._tally)
 
     def carried(self, added: int) -> Carried:
-        state, tally = self.state, self._tally
-        lost = {
-            seq: problem
-            for seq, problem in self._salvage.lost.items()
-            if seq <= self.cut
-        }
+        lost = {}
+        for seq, problem in self._salvage.lost.items():
+            # Pages are read ahead, beyond a turn that is running.
+            if seq <= self.cut:
+                lost[seq] = problem
         return Carried(
-            state.id, tally.entries, added, tally.digest, state.turn is not None, lost
+            session_id=self.state.id,
+            entries=self._tally.entries,
+            added=added,
+            digest=self._tally.digest,
+            in_use=self.state.turn is not None,
+            lost=lost,
         )
 
     # The source's side.
@@ -207,13 +212,9 @@ class _Passage:
         self.cut = page[-1].seq
         self._tally.add(page)
         self._inbox.add(page)
+        state = self.state
         self._events = list(
-            events_in(
-                page,
-                tenant=self.state.tenant,
-                key=self.state.key,
-                session=self.state.id,
-            )
+            events_in(page, tenant=state.tenant, key=state.key, session=state.id)
         )
         if self._debts:
             self._ended.update(entry.turn for entry in page if entry.kind == "end")
@@ -224,30 +225,30 @@ class _Passage:
         """How the session stands after the entries that were read. Before the last page it has not
         ended.
         """
-        state, known = self.state, self._known
+        state = self.state
+        # The flags are those of the whole log: before its last page, what the target says stays.
+        flags = state if is_last else self._known
         return Laid(
+            # The number of the turn that is running is given out again by the target.
             fence=state.fence if state.turn is None else state.turn - 1,
             active_at=state.active_at,
             base=state.base if state.base <= self.cut else 0,
-            ended=state.ended if is_last else known is not None and known.ended,
-            erased=state.erased if is_last else known is not None and known.erased,
+            ended=flags is not None and flags.ended,
+            erased=flags is not None and flags.erased,
             inbox=self._waiting(),
             outbox=tuple(self._owed()),
             events=tuple(self._events),
         )
 
     def _waiting(self) -> tuple[Waiting, ...]:
-        """Who waits with a message waits at the source: in the target nobody does. What took a
-        message from the inbox may be what can't be read: then it waits only if it does at the
-        source, too.
+        """Messages in the inbox. What took one from there may be what can't be read: then it waits
+        only if it does at the source, too.
         """
-        seqs = sorted(
-            (seq, bytes.fromhex(id)) for id, seq in self._inbox.waiting.items()
-        )
-        if seqs and self._salvage.lost:
-            there = {waiting.message for waiting in self._here.inbox(self.state.id)}
-            seqs = [(seq, id) for seq, id in seqs if id in there]
-        return tuple(Waiting(id, None, seq) for seq, id in seqs)
+        found = waiting_in(self._inbox)
+        if found and self._salvage.lost:
+            at_source = {each.message for each in self._here.inbox(self.state.id)}
+            found = [each for each in found if each.message in at_source]
+        return tuple(found)
 
     def _owed(self) -> Iterator[OwedReply]:
         for debt in self._debts:
@@ -266,9 +267,8 @@ class _Passage:
             if not rest and not (is_last and (self._wordy or self._lacks_standing())):
                 return
             write = self._write(page[0].seq - 1 + len(page) - len(rest), rest, is_last)
-            outcome = yield Sent(
-                self._there.submit((write,)), sum(len(entry.body) for entry in rest)
-            )
+            size = sum(len(entry.body) for entry in rest)
+            outcome = yield Sent(self._there.submit((write,)), size)
             if not isinstance(outcome, Refused):
                 self._wordy.clear()
                 self.added += len(rest)
@@ -278,41 +278,41 @@ class _Passage:
             self._check(outcome)
 
     def _write(self, head: int, rest: list[Entry], is_last: bool) -> Write:
-        state, laid = self.state, self._standing(is_last)
-        opening = Opening(
-            state.tenant,
-            state.key,
-            state.epoch,
-            head=state.origin,
-            fence=laid.fence,
-            parent=state.parent,
-        )
+        state = self.state
+        laid = self._standing(is_last)
+        opening = None
+        if head == state.origin and self._known is None:
+            opening = Opening(
+                state.tenant,
+                state.key,
+                state.epoch,
+                head=state.origin,
+                fence=laid.fence,
+                parent=state.parent,
+            )
+        erase = None
+        if is_last and self._blanks:
+            erase = tuple(self._notes[: head - state.origin])
         return Write(
             state.id,
-            drafts=tuple(
-                Draft(
-                    entry.kind, entry.turn, entry.id, entry.at, entry.note, entry.body
-                )
-                for entry in rest
-            ),
-            open=opening if head == state.origin and self._known is None else None,
+            drafts=tuple(map(draft_of, rest)),
+            open=opening,
             head=head,
             idle=True,
             ended_too=True,
-            erase=tuple(self._notes[: head - state.origin])
-            if is_last and self._blanks
-            else None,
+            erase=erase,
             blank=tuple(self._wordy.items()),
             lay=laid,
         )
 
     def _compared(self, page: list[Entry]) -> int:
         """How many entries of this page are in the target already, all of them the same."""
-        upto = min(self._known.head, page[-1].seq) if self._known is not None else 0
+        if self._known is None:
+            return 0
+        upto = min(self._known.head, page[-1].seq)
+        after = page[0].seq - 1
         count = 0
-        for theirs in pages(
-            self._there, self.state.id, after=page[0].seq - 1, upto=upto
-        ):
+        for theirs in pages(self._there, self.state.id, after=after, upto=upto):
             ours = page[count : count + len(theirs)]
             for at in differences(ours, theirs):
                 self._check_wordless(ours[at], theirs[at])
@@ -323,9 +323,11 @@ class _Passage:
         """The two differ: that is right only if words were taken out of ours and are
         still there.
         """
-        if self._blanks and is_same_place(ours, theirs):
+        is_same = is_same_place(ours, theirs)
+        # The whole session is erased here: that is done there with the last page.
+        if is_same and self._blanks:
             return
-        if ours.seq not in self._blanked or not is_same_place(ours, theirs):
+        if not is_same or ours.seq not in self._blanked:
             raise NotTheSameSession(
                 self.state, ours.seq, "it went on differently there", ours, theirs
             )
@@ -334,50 +336,45 @@ class _Passage:
     @cached_property
     def _blanked(self) -> frozenset[int]:
         """The entries of the source that have lost their words with another session."""
-        own = Salvage(self._here, self.state).pages()
-        notes = (
-            note_of("blanked", entry.note)
-            for page in own
-            for entry in page
-            if entry.kind == "blanked"
-        )
-        return frozenset(seq for note in notes for seq in note.seqs)
+        found: set[int] = set()
+        # The pages that are under way can't be gone through twice.
+        for page in Salvage(self._here, self.state).pages():
+            for entry in page:
+                if entry.kind == "blanked":
+                    found.update(note_of("blanked", entry.note).seqs)
+        return frozenset(found)
 
     def _check_same_session(self) -> None:
-        known, state = self._known, self.state
-        if known is None:
-            return
-        names = [
-            (each.tenant, each.key, each.epoch, each.origin) for each in (known, state)
-        ]
-        if names[0] != names[1]:
-            raise NotTheSameSession(
-                state, state.origin + 1, "another session has its id there"
-            )
+        known = self._known
+        if known is not None and _named(known) != _named(self.state):
+            raise self._differs("another session has its id there")
 
     def _check(self, refused: Refused) -> None:
         """A refusal that comes again whatever we do is the end of it; others are news of the
         target.
         """
         if refused.why == "bound" and self._known is None:
-            owner = f"its key belongs to session {refused.detail} there"
-            problem = (
-                owner
-                if refused.detail
-                else "the session that its key had before is not there"
-            )
-            raise NotTheSameSession(self.state, self.state.origin + 1, problem)
+            if refused.detail:
+                raise self._differs(
+                    f"its key belongs to session {refused.detail} there"
+                )
+            raise self._differs("the session that its key had before is not there")
         if refused.why not in ("bound", "moved", "missing", "busy"):
             raise NotTheSameSession(
                 self.state, self.cut, f"the target refused it ({refused.why})"
             )
         self._check_same_session()
 
+    def _differs(self, problem: str) -> NotTheSameSession:
+        """Nothing of it can be brought over."""
+        return NotTheSameSession(self.state, self.state.origin + 1, problem)
+
     def _is_up_to_date(self) -> bool:
         """Whether all of this is still so. If the target has more than was read here, either the
         source has moved on and another copy was quicker, or the target went on by itself.
         """
-        state, now = self.state, self._here.state(self.state.id)
+        state = self.state
+        now = self._here.state(state.id)
         assert now is not None, "no session is ever taken out of a store"
         if now.erased != state.erased:
             return False
@@ -388,12 +385,9 @@ class _Passage:
             return False
         ours = self._here.entries(state.id, after=self.cut, limit=1)
         [theirs] = self._there.entries(state.id, after=self.cut, limit=1)
+        problem = "it went on by itself there"
         raise NotTheSameSession(
-            state,
-            self.cut + 1,
-            "it went on by itself there",
-            next(iter(ours), None),
-            theirs,
+            state, self.cut + 1, problem, ours[0] if ours else None, theirs
         )
 
     def _lacks_standing(self) -> bool:
@@ -403,31 +397,28 @@ class _Passage:
     def _stands(self, known: SessionState) -> bool:
         """Whether it stands there as it should once it has all entries."""
         laid = self._standing(is_last=True)
-        if (known.fence, known.base, known.ended, known.erased) != (
-            laid.fence,
-            laid.base,
-            laid.ended,
-            laid.erased,
-        ):
+        if any(getattr(known, flag) != getattr(laid, flag) for flag in _FLAGS):
             return False
-        inbox = [
-            (waiting.seq, waiting.message) for waiting in self._there.inbox(known.id)
-        ]
+        # Who waits with a message is left out: that is a process of this store.
+        inbox = [(each.seq, each.message) for each in self._there.inbox(known.id)]
+        if inbox != [(each.seq, each.message) for each in laid.inbox]:
+            return False
         owed = {debt.id for debt in self._there.debts(known.id)}
-        return inbox == [(each.seq, each.message) for each in laid.inbox] and owed == {
-            debt.id for debt in laid.outbox
-        }
+        return owed == {debt.id for debt in laid.outbox}
 
-    def _is_erased_alike(self, known: SessionState) -> bool:
-        return known.erased and known.head >= self.state.head
+    def _has_words_left(self) -> bool:
+        """Whether the session was erased in the source, and has its words in the target."""
+        known = self._known
+        if known is None or not self.state.erased:
+            return False
+        return not known.erased or known.head < self.state.head
 
 
-def _with_last(found: Iterator[list[Entry]]) -> Iterator[tuple[list[Entry], bool]]:
-    """Each page, and whether it is the last one; the next one is read meanwhile."""
-    before: list[Entry] = []
-    for page in found:
-        if before:
-            yield before, False
-        before = page
-    if before:
-        yield before, True
+def _named(state: SessionState) -> tuple[str, str | None, int, int]:
+    return state.tenant, state.key, state.epoch, state.origin
+
+
+def waiting_in(inbox: Inbox) -> list[Waiting]:
+    """The messages that wait; the processes that wait with them are those of another store."""
+    waiting = sorted((seq, id) for id, seq in inbox.waiting.items())
+    return [Waiting(bytes.fromhex(id), None, seq) for seq, id in waiting]

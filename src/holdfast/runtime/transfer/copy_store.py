@@ -21,7 +21,7 @@ from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.plans.plan import Plan, run
 from holdfast.runtime.transfer.compare_logs import summed
 from holdfast.runtime.transfer.copy_events import bring_events
-from holdfast.runtime.transfer.copy_order import Order
+from holdfast.runtime.transfer.copy_order import PARENT_MISSING, Order
 from holdfast.runtime.transfer.copy_session import (
     Carried,
     Difference,
@@ -128,14 +128,16 @@ class _Copy:
         tenants: list[str],
         tell: Callable[[Progress], None],
     ) -> None:
-        self._here, self._there, self._tenants, self._tell = (
-            here,
-            there,
-            set(tenants),
-            tell,
-        )
+        self._here = here
+        self._there = there
+        self._tenants = set(tenants)
+        self._tell = tell
         self._order = Order(here.engine, tenants)
-        self._done = self._same = self._entries = self._added = self._advanced = 0
+        self._done = 0
+        self._advanced = 0
+        self._same = 0
+        self._entries = 0
+        self._added = 0
         self._digest = summed()
         self._in_use: list[str] = []
         self._differences: dict[str, Difference] = {}
@@ -156,10 +158,10 @@ class _Copy:
         )
 
     def _together(self, ids: Iterable[str]) -> None:
-        crowd = _Crowd()
+        plans = _PlansAtOnce()
         for id in ids:
-            crowd.add(self._carry(id))
-        crowd.finish()
+            plans.add(self._carry(id))
+        plans.finish()
 
     def _carry(self, id: str) -> Plan[None]:
         """Carries one session over and notes what came of it. What is wrong with one stops no
@@ -167,7 +169,6 @@ class _Copy:
         """
         state = self._here.engine.state(id)
         assert state is not None, "no session is ever taken out of a store"
-        room = self._here.session_log(state)
         try:
             vet_state(state)
             if self._is_ready(state):
@@ -175,7 +176,7 @@ class _Copy:
                     self._here.engine,
                     self._there,
                     state,
-                    settled=partial(_settled, room),
+                    settled=partial(_settled, self._here.session_log(state)),
                     advance=self._advance,
                 )
                 self._note(state, carried)
@@ -194,35 +195,31 @@ class _Copy:
         """Whether what a session needs is in the target; a past that is in a turn that is running
         is not there yet.
         """
+        seq = state.origin + 1
         if state.id in self._order.broken:
-            raise NotTheSameSession(
-                state, state.origin + 1, self._order.broken[state.id]
-            )
+            raise NotTheSameSession(state, seq, self._order.broken[state.id])
         bound = self._order.bound.get(state.id)
         if bound is None:
             return True
         current = self._there.current(*bound.key) if bound.key is not None else None
         if current is not None and current.id in self._differences:
-            raise NotTheSameSession(
-                state,
-                state.origin + 1,
-                f"its key's session {current.id} is not the same there, and is kept",
+            problem = (
+                f"its key's session {current.id} is not the same there, and is kept"
             )
+            raise NotTheSameSession(state, seq, problem)
         if bound.parent is None:
             return True
         apart = self._differences.get(bound.parent)
         if apart is not None and apart.seq <= bound.origin:
-            raise NotTheSameSession(
-                state,
-                apart.seq,
-                f"the past that it shares with session {bound.parent} is not the same there",
-            )
+            problem = f"the past that it shares with session {bound.parent} is not the same there"
+            raise NotTheSameSession(state, apart.seq, problem)
         parent = self._there.state(bound.parent)
-        if parent is not None and parent.tenant != state.tenant:
-            raise NotTheSameSession(
-                state, state.origin + 1, "the session whose past it shares is not there"
-            )
-        return parent is not None and parent.head >= bound.origin
+        if parent is None:
+            return False
+        # Another tenant's session has that id there.
+        if parent.tenant != state.tenant:
+            raise NotTheSameSession(state, seq, PARENT_MISSING)
+        return parent.head >= bound.origin
 
     def _is_copied(self, state: SessionState) -> bool:
         return state.tenant in self._tenants and state.id not in self._differences
@@ -235,31 +232,28 @@ class _Copy:
         if carried.in_use:
             self._in_use.append(carried.session_id)
         if carried.lost:
-            first = min(carried.lost)
             seqs = tuple(sorted(carried.lost))
+            problem = carried.lost[seqs[0]]
             self._salvaged.append(
-                Salvaged(state.id, state.tenant, state.key, seqs, carried.lost[first])
+                Salvaged(state.id, state.tenant, state.key, seqs, problem)
             )
 
     def _advance(self, entries: int) -> None:
         self._advanced += entries
-        self._tell(
-            Progress(
-                self._done, self._order.sessions, self._advanced, self._order.entries
-            )
-        )
+        order = self._order
+        self._tell(Progress(self._done, order.sessions, self._advanced, order.entries))
 
 
-def _settled(room: SessionLog, state: SessionState | None) -> SessionState:
-    """How a session stands, or stood just now; whoever looks at a turn whose writer is gone ends
-    it.
+def _settled(log: SessionLog, state: SessionState | None) -> SessionState:
+    """How a session stands, or stood just now. A turn whose writer is gone is ended first: every
+    reader does that.
     """
-    return (
-        state if state is not None and state.turn is None else run(settle_if_dead(room))
-    )
+    if state is not None and state.turn is None:
+        return state
+    return run(settle_if_dead(log))
 
 
-class _Crowd:
+class _PlansAtOnce:
     """Plans side by side: each goes on when what it has sent is written."""
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ asked for, since a gateway would send them.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
@@ -20,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.accepted_events import AcceptedEvent, events_in
-from holdfast.domain.entry import Draft, Entry, note_of
+from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.log.fold import Log
 from holdfast.domain.message import freeze
@@ -31,7 +32,6 @@ from holdfast.engine.protocol import (
     OwedReply,
     Refused,
     SessionState,
-    Waiting,
     Write,
 )
 from holdfast.errors import Conflict, Damaged, StoreUnavailable
@@ -40,6 +40,8 @@ from holdfast.importers.values import JsonObject
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
+from holdfast.runtime.transfer.compare_logs import draft_of, paged, with_last
+from holdfast.runtime.transfer.copy_session import waiting_in
 from holdfast.runtime.transfer.import_store import ImportedStore
 from holdfast.runtime.transfer.vet import (
     vet_debt,
@@ -102,12 +104,11 @@ _SURROGATE = b"\\ud"
 
 def standing_of(session: Session) -> SessionLine:
     """What is written out beside the log."""
-    room = session._log
-    state = room.state()
-    owed = [
-        OwedLine(debt.id.hex(), debt.turn, debt.reply_to, debt.at)
-        for debt in room.engine.debts(room.id)
-    ]
+    log = session._log
+    state = log.state()
+    owed = []
+    for debt in log.engine.debts(log.id):
+        owed.append(OwedLine(debt.id.hex(), debt.turn, debt.reply_to, debt.at))
     return SessionLine(state.fence, state.base, owed)
 
 
@@ -123,7 +124,10 @@ def restore(store: Store, path: Path, *, outbox: bool = False) -> ImportedStore:
 
 def _read_header(path: Path) -> ExportHeader:
     first = next(lines(path), None)
-    value, problem = parsed_line(first) if first is not None else (None, "it is empty")
+    value = None
+    problem = "it is empty"
+    if first is not None:
+        value, problem = parsed_line(first)
     try:
         header = msgspec.convert(value, ExportHeader)
         vet_session_id(header.session.get("id"))
@@ -134,11 +138,10 @@ def _read_header(path: Path) -> ExportHeader:
             f"{path}, line 1", f"this is no session that was written out ({why})"
         ) from None
     if header.holdfast != VERSION:
-        problem, remedy = (
-            f"it was written in version {header.holdfast} of its format",
-            "Update Holdfast",
+        problem = f"it was written in version {header.holdfast} of its format"
+        raise StoreUnavailable(
+            where=str(path), problem=problem, remedy="Update Holdfast"
         )
-        raise StoreUnavailable(where=str(path), problem=problem, remedy=remedy)
     return header
 
 
@@ -148,8 +151,10 @@ def _damaged(where: str, problem: str) -> Damaged:
 
 def _vet(path: Path) -> None:
     """Goes through all of it once: what can't be read later is refused now."""
-    log, ids, ended = Log(), set[bytes](), 0
-    for page, is_last in _pages(_entries(path)):
+    log = Log()
+    ids: set[bytes] = set()
+    ended = 0
+    for page, is_last in with_last(paged(_entries(path), PAGE)):
         ids.update(entry.id for entry in page)
         ended += len(page)
         if len(ids) != ended or page[-1].seq != ended:
@@ -170,13 +175,18 @@ def _entries(path: Path) -> Iterator[Entry]:
         if line.number == 1:
             continue
         try:
-            told = (
-                _line.decode(line.raw)
-                if _SURROGATE not in line.raw.lower()
-                else _slowly(line.raw)
+            # msgspec refuses halves of characters, which JSON of others may hold (FAULTS H7).
+            is_odd = _SURROGATE in line.raw.lower()
+            read = _slowly(line.raw) if is_odd else _line.decode(line.raw)
+            entry = Entry(
+                read.seq,
+                read.kind,
+                read.turn,
+                bytes.fromhex(read.id),
+                read.at,
+                _stored(read.note),
+                _stored(read.body),
             )
-            id, note, body = bytes.fromhex(told.id), _of(told.note), _of(told.body)
-            entry = Entry(told.seq, told.kind, told.turn, id, told.at, note, body)
             vet_entry(entry)
             yield entry
         except Damaged as error:
@@ -196,52 +206,58 @@ def _entries(path: Path) -> Iterator[Entry]:
 def _slowly(raw: bytes) -> EntryLine:
     """A line with halves of characters in it, which are frozen again as they were."""
     value = json.loads(raw)
-    note, body = (msgspec.Raw(freeze(value[name])) for name in ("note", "body"))
-    return EntryLine(
-        value["seq"], value["kind"], value["turn"], value["id"], value["at"], note, body
-    )
+    for name in ("note", "body"):
+        value[name] = msgspec.Raw(freeze(value[name]))
+    return EntryLine(*[value[name] for name in EntryLine.__struct_fields__])
 
 
-def _of(raw: msgspec.Raw) -> bytes:
+def _stored(raw: msgspec.Raw) -> bytes:
     return b"" if bytes(raw) == b"null" else bytes(raw)
 
 
 class _Restoring:
     def __init__(self, store: Store, header: ExportHeader, outbox: bool) -> None:
-        work = store._work
-        self._engine, self._tenant = work.engine, work.tenant
-        self._id = self._written = str(header.session.get("id"))
+        self._engine = store._work.engine
+        self._tenant = store._work.tenant
+        self._written = str(header.session.get("id"))
+        self._id = self._written
         self._key = header.session.get("key")
-        self._standing, self._with_outbox = header.standing, outbox
-        self._inbox, self._events = Inbox(), list[AcceptedEvent]()
-        self._head = self._turn = self._at = self._base = 0
-        self._addresses, self._over, self._sent = set[str](), set[int](), set[str]()
-        self._ended = self._erased = False
+        self._standing = header.standing
+        self._with_outbox = outbox
+        # What the entries tell, as far as they were read.
+        self._inbox = Inbox()
+        self._events: list[AcceptedEvent] = []
+        self._head = 0
+        self._turn = 0
+        self._at = 0
+        self._base = 0
+        self._ended = False
+        self._erased = False
+        self._addresses: set[str] = set()
+        self._over: set[int | None] = set()
+        self._sent: set[str] = set()
         self._done = ImportedStore(sessions=1, notes=[])
 
     def bring(self, entries: Iterable[Entry]) -> ImportedStore:
         known = self._place()
-        self._done.new = int(known is None)
-        key, epoch = (known.key, known.epoch) if known is not None else self._name()
+        if known is None:
+            self._done.new = 1
+            key, epoch = self._name()
+        else:
+            key, epoch = known.key, known.epoch
         opening = Opening(self._tenant, key, epoch)
-        for page, is_last in _pages(map(self._renamed, entries)):
+        renamed = map(self._renamed, entries)
+        for page, is_last in with_last(paged(renamed, PAGE)):
             self._take_in(page, key)
             rest = self._new(page, known)
             if rest:
-                first = self._head - len(rest)
-                self._lay(
-                    rest,
-                    first,
-                    opening if known is None and first == 0 else None,
-                    is_last,
-                )
+                head = self._head - len(rest)
+                is_first = known is None and head == 0
+                self._add(rest, head, opening if is_first else None, is_last)
         if known is not None and self._done.messages:
             self._done.grown = 1
-        if (
-            self._standing.outbox
-            and not self._with_outbox
-            and not (known is not None and known.head >= self._head)
-        ):
+        is_new = known is None or known.head < self._head
+        if is_new and self._standing.outbox and not self._with_outbox:
             count = len(self._standing.outbox)
             self._done.notes.append(
                 f"replies that were owed when it was written out are not owed here: {count}"
@@ -268,12 +284,9 @@ class _Restoring:
         """
         if entry.kind != "post" or self._id == self._written:
             return entry
-        return replace(
-            entry,
-            note=entry.note.replace(
-                f'"{self._written}:'.encode(), f'"{self._id}:'.encode()
-            ),
-        )
+        written = f'"{self._written}:'.encode()
+        here = f'"{self._id}:'.encode()
+        return replace(entry, note=entry.note.replace(written, here))
 
     def _name(self) -> tuple[str | None, int]:
         """The key that it had, unless that means another session here."""
@@ -290,9 +303,8 @@ class _Restoring:
 
     def _take_in(self, page: list[Entry], key: str | None) -> None:
         """What a page tells of how the session stands after it."""
-        if [entry.seq for entry in page] != list(
-            range(self._head + 1, self._head + 1 + len(page))
-        ):
+        first = self._head + 1
+        if [entry.seq for entry in page] != list(range(first, first + len(page))):
             raise _damaged(
                 f"the entries after {self._head}",
                 "some are missing, or out of order (I-1)",
@@ -304,12 +316,13 @@ class _Restoring:
         )
         for entry in page:
             self._turn = max(self._turn, entry.turn or 0)
-            self._at = entry.at if entry.kind == "message" else self._at or entry.at
-            self._ended = entry.kind == "closed" or (
-                self._ended and entry.kind != "opened"
-            )
-            self._erased |= entry.kind == "erased"
-            if entry.kind == "compaction":
+            if entry.kind == "message" or not self._at:
+                self._at = entry.at
+            if entry.kind in ("closed", "opened"):
+                self._ended = entry.kind == "closed"
+            elif entry.kind == "erased":
+                self._erased = True
+            elif entry.kind == "compaction":
                 self._base = entry.seq
             elif entry.kind in ("turn", "end", "message", "post"):
                 self._owe(entry)
@@ -321,7 +334,7 @@ class _Restoring:
         note = note_of(entry.kind, entry.note)
         if entry.kind == "post" and note.end == "sent":
             self._sent.add(note.owed)
-        elif entry.kind == "end" and entry.turn is not None:
+        elif entry.kind == "end":
             self._over.add(entry.turn)
         elif entry.kind in ("turn", "message") and note.reply_to is not None:
             self._addresses.add(note.reply_to)
@@ -340,30 +353,24 @@ class _Restoring:
                 raise Conflict(session_id=self._id, problem=problem)
         return page[len(here) :]
 
-    def _lay(
+    def _add(
         self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool
     ) -> None:
-        standing = self._standing
+        # The base that the file claims is believed only if the log says the same.
+        is_based = is_last and self._standing.base == self._base
         laid = Laid(
             fence=self._turn,
             active_at=self._at,
-            base=self._base if is_last and standing.base == self._base else 0,
+            base=self._base if is_based else 0,
             ended=is_last and (self._ended or self._erased),
             erased=is_last and self._erased,
-            inbox=tuple(
-                Waiting(bytes.fromhex(id), None, seq)
-                for id, seq in self._inbox.waiting.items()
-            ),
+            inbox=tuple(waiting_in(self._inbox)),
             outbox=tuple(self._owed(is_last)),
             events=tuple(self._events),
         )
-        drafts = tuple(
-            Draft(each.kind, each.turn, each.id, each.at, each.note, each.body)
-            for each in entries
-        )
         write = Write(
             self._id,
-            drafts,
+            tuple(map(draft_of, entries)),
             open=opening,
             head=head,
             idle=True,
@@ -374,21 +381,20 @@ class _Restoring:
         if isinstance(outcome, Refused):
             problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
             raise Conflict(session_id=self._id, problem=problem)
-        self._done.messages += sum(entry.kind == "message" for entry in entries)
-        self._done.labels += sum(entry.kind == "label" for entry in entries)
-        self._done.summaries += sum(entry.kind == "compaction" for entry in entries)
+        kinds = Counter(entry.kind for entry in entries)
+        self._done.messages += kinds["message"]
+        self._done.labels += kinds["label"]
+        self._done.summaries += kinds["compaction"]
 
     def _owed(self, is_last: bool) -> Iterator[OwedReply]:
         """Replies that are owed: those that are owed here, and if that was asked for those that the
         file tells of, as far as the log bears them out.
         """
-        here = [
-            debt
-            for debt in self._engine.debts(self._id)
-            if debt.id.hex() not in self._sent
-        ]
-        yield from here
-        known = {debt.id.hex() for debt in here}
+        known: set[str] = set()
+        for debt in self._engine.debts(self._id):
+            if debt.id.hex() not in self._sent:
+                known.add(debt.id.hex())
+                yield debt
         for owed in self._standing.outbox if is_last and self._with_outbox else ():
             if owed.id in known:
                 continue
@@ -409,14 +415,3 @@ def _bytes(digits: str) -> bytes:
         return bytes.fromhex(digits)
     except ValueError:
         return b""
-
-
-def _pages(entries: Iterable[Entry]) -> Iterator[tuple[list[Entry], bool]]:
-    held: list[Entry] = []
-    for entry in entries:
-        if len(held) == PAGE:
-            yield held, False
-            held = []
-        held.append(entry)
-    if held:
-        yield held, True

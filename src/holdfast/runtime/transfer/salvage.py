@@ -23,7 +23,8 @@ class Salvage:
     """
 
     def __init__(self, engine: Engine, state: SessionState) -> None:
-        self._engine, self._state = engine, state
+        self._engine = engine
+        self._state = state
         self._at = state.opened_at
         self.lost: dict[int, str] = {}
 
@@ -33,9 +34,8 @@ class Salvage:
         while after < head:
             upto = min(after + compare_logs.PAGE, head)
             found = self._found(after, upto)
-            upto = min(
-                upto, max(found, default=upto)
-            )  # a page is bounded in bytes, too
+            # A page is bounded in bytes, too: it may end before the last entry asked for.
+            upto = min(upto, max(found, default=upto))
             yield [
                 self._sound(seq, found.get(seq)) for seq in range(after + 1, upto + 1)
             ]
@@ -48,7 +48,9 @@ class Salvage:
         try:
             page = self._engine.entries(self._state.id, after=after, limit=upto - after)
         except Damaged:
-            page = [entry for seq in range(after, upto) for entry in self._alone(seq)]
+            page = []
+            for before in range(after, upto):
+                page += self._alone(before)
         return {entry.seq: entry for entry in page if entry.seq <= upto}
 
     def _alone(self, after: int) -> list[Entry]:
@@ -73,29 +75,28 @@ class Salvage:
         """The placeholder. What of an entry's own names and numbers can't be one is that of its
         place.
         """
-        kind, turn, id, at, note = (
-            (entry.kind, entry.turn, entry.id, entry.at, entry.note)
-            if entry is not None
-            else ("message", None, b"", -1, b"")
-        )
-        at = at if type(at) is int and 0 <= at <= TIME_MAX else self._at
-        turn = turn if type(turn) is int and 0 < turn <= self._state.fence else None
+        if entry is None:
+            entry = Entry(seq, "message", None, b"", -1, b"", b"")
+        at = entry.at
+        if type(at) is not int or not 0 <= at <= TIME_MAX:
+            at = self._at
+        turn = entry.turn
+        if type(turn) is not int or not 0 < turn <= self._state.fence:
+            turn = None
+        id = entry.id
         if type(id) is not bytes or len(id) != 16:
             id = entry_name(self._state.id, f"entry {seq}", at)
+        # Without its first entry no log can be read, so that one is made from what is known.
         if seq == self._state.origin + 1:
             return Entry(seq, "opened", None, id, at, self._opened(), b"")
-        return placeholder(Entry(seq, kind, turn, id, at, note, b""))
+        return placeholder(Entry(seq, entry.kind, turn, id, at, entry.note, b""))
 
     def _opened(self) -> bytes:
         """The note of the first entry: all but where the session came from is known
         beside the log.
         """
         state = self._state
+        parent_seq = state.origin or None
         return noted(
-            Opened(
-                state.key,
-                state.epoch,
-                parent=state.parent,
-                parent_seq=state.origin or None,
-            )
+            Opened(state.key, state.epoch, parent=state.parent, parent_seq=parent_seq)
         )

@@ -32,6 +32,7 @@ _KINDS = frozenset(get_args(Kind))
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGE = re.compile(r"[0-9a-f]{32}")
 _TURN = re.compile(r"[0-9a-f-]{36}:[1-9][0-9]{0,18}")
+_UNCOUNTABLE = "it counts beyond what can be counted"
 _WORDS = ("message", "compaction")
 
 
@@ -56,12 +57,11 @@ def vet_entry(entry: Entry) -> None:
         type(entry.note) is bytes and type(entry.body) is bytes,
         "its note or its body is not bytes",
     )
-    note = (
-        _read(lambda: note_of(entry.kind, entry.note), "its note")
-        if entry.kind in NOTES
-        else None
-    )
-    _insist(entry.kind in NOTES or not entry.note, "its kind has no note")
+    note = None
+    if entry.kind in NOTES:
+        note = _read(lambda: note_of(entry.kind, entry.note), "its note")
+    else:
+        _insist(not entry.note, "its kind has no note")
     if note is not None:
         _vet_names(entry.kind, note)
         _vet_places(entry, note)
@@ -69,21 +69,14 @@ def vet_entry(entry: Entry) -> None:
 
 
 def vet_state(state: SessionState) -> None:
-    """The same for what a store says of a session beside its log."""
+    """`Damaged` unless a store could say this of a session beside its log."""
     vet_session_id(state.id)
     vet_key(state.key)
-    vet_session_id(state.parent) if state.parent is not None else None
-    counts = (
-        (state.epoch, 1),
-        (state.head, 0),
-        (state.fence, 0),
-        (state.base, 0),
-        (state.origin, 0),
-    )
-    _insist(
-        all(_is_count(number, least) for number, least in counts),
-        "it counts beyond what can be counted",
-    )
+    if state.parent is not None:
+        vet_session_id(state.parent)
+    _insist(_is_count(state.epoch, 1), _UNCOUNTABLE)
+    for number in (state.head, state.fence, state.base, state.origin):
+        _insist(_is_count(number, 0), _UNCOUNTABLE)
     _insist(
         state.origin <= state.head and state.base <= state.head,
         "it begins behind its own end",
@@ -95,7 +88,7 @@ def vet_state(state: SessionState) -> None:
 
 
 def vet_debt(debt: OwedReply) -> None:
-    """The same for a reply that is owed."""
+    """`Damaged` unless a reply could be owed like this."""
     _insist(
         type(debt.id) is bytes and len(debt.id) == 16,
         "a reply that is owed has no id of sixteen bytes",
@@ -140,24 +133,16 @@ def _vet_places(entry: Entry, note: Any) -> None:
     """Where a note tells of places in the log, they are places before it."""
     upto = entry.seq
     for name in ("ranges", "covers", "gone", "turns"):
-        places = [seq for span in getattr(note, name, ()) for seq in span]
-        _insist(
-            all(0 <= seq <= upto for seq in places),
-            f"its {name} are not places before it",
-        )
-    # Ranges go by the order of the messages: what waited in the inbox stands behind what was said
-    # meanwhile.
-    for name in ("gone", "turns"):
-        spans = getattr(note, name, ())
-        _insist(
-            all(first <= last for first, last in spans),
-            f"its {name} are not places before it",
-        )
+        problem = f"its {name} are not places before it"
+        for first, last in getattr(note, name, ()):
+            _insist(0 <= first <= upto and 0 <= last <= upto, problem)
+            # Ranges and covers go by the order of the messages: what waited in the inbox stands
+            # behind what was said meanwhile.
+            if name in ("gone", "turns"):
+                _insist(first <= last, problem)
     for name in ("restored", "aside", "cut", "edits", "seqs"):
-        _insist(
-            all(0 <= seq <= upto for seq in getattr(note, name, ())),
-            f"its {name} are not places before it",
-        )
+        for seq in getattr(note, name, ()):
+            _insist(0 <= seq <= upto, f"its {name} are not places before it")
     for name in ("index", "epoch", "parent_seq", "instructions", "since", "seq"):
         number = getattr(note, name, 0)
         _insist(
@@ -175,11 +160,9 @@ def _read_edit(edit: Edit) -> None:
 
 def _vet_body(entry: Entry, note: Any) -> None:
     if entry.kind == "instructions":
-        _insist(
-            not entry.body
-            or isinstance(_read(lambda: thaw(entry.body), "its body"), str),
-            "its body is no text",
-        )
+        if entry.body:
+            text = _read(lambda: thaw(entry.body), "its body")
+            _insist(isinstance(text, str), "its body is no text")
     elif entry.kind not in _WORDS:
         _insist(not entry.body, "its kind has no body")
     elif entry.body:
@@ -200,12 +183,11 @@ def vet_log(log: Log, page: Sequence[Entry], *, is_last: bool) -> None:
     can be read too. What they arrange is looked at once, after the last page: arranging takes as
     long as the log is.
     """
-    _read(
-        lambda: log.add(
-            [replace(entry, body=b"") for entry in page if entry.kind != "instructions"]
-        ),
-        "the log",
-    )
+    # Bodies are vetted by themselves; instructions are nothing but a body.
+    entries = [
+        replace(entry, body=b"") for entry in page if entry.kind != "instructions"
+    ]
+    _read(lambda: log.add(entries), "the log")
     if is_last:
         _read(lambda: log.visible, "the log")
 
