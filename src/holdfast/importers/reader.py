@@ -27,15 +27,13 @@ def parents_first(
     """
     given: set[str] = set()
     for id in ids:
-        line = {id: None}
-        parent = parent_of(id)
-        while parent is not None and parent not in given and parent not in line:
-            line[parent] = None
-            parent = parent_of(parent)
-        for one in reversed(line):
-            if one not in given:
-                given.add(one)
-                yield one
+        line: dict[str, None] = {}
+        at: str | None = id
+        while at is not None and at not in given and at not in line:
+            line[at] = None
+            at = parent_of(at)
+        given.update(line)
+        yield from reversed(line)
 
 
 class ForeignReader(Protocol):
@@ -43,10 +41,10 @@ class ForeignReader(Protocol):
     is in `unreadable`, once the sessions have been gone through.
     """
 
+    # hermes, goose, openviking, claude, codex or agents.
     kind: str
-    """hermes, goose, openviking, claude, codex or agents."""
+    # Where the original lies, for people.
     path: str
-    """Where the original lies, for people."""
 
     def sessions(self, session: str | None = None) -> Iterator[ForeignSession]:
         """Its sessions as they are, in an order that does not change: parents before what follows
@@ -60,7 +58,7 @@ class ForeignReader(Protocol):
 
     def not_examined(self) -> dict[str, int]:
         """How many records were met of each type that the reader does not know."""
-        ...
+        return {}
 
     def close(self) -> None:
         """Lets go of the private copy."""

@@ -22,6 +22,7 @@ from holdfast.importers.goose.records import (
     MS_FROM,
     GooseRow,
     GooseSession,
+    GooseStore,
     Paid,
     content_of,
     instant_of,
@@ -31,7 +32,7 @@ from holdfast.importers.goose.records import (
 )
 from holdfast.importers.goose.tables import Tables
 from holdfast.importers.jsonl import LINE_MAX, parsed
-from holdfast.importers.reader import UnreadableRecord, parents_first
+from holdfast.importers.reader import parents_first
 from holdfast.importers.values import JsonObject, name_or_none, text_or_none
 
 THREAD = "thread:"
@@ -74,12 +75,12 @@ class _Beginning(msgspec.Struct):
     latest: int
 
 
-class GooseDatabase:
+class GooseDatabase(GooseStore):
     """A private copy of a `sessions.db`. What could not be read is in `problems`."""
 
     def __init__(self, path: Path) -> None:
         self._tables = Tables(path)
-        self.problems: list[UnreadableRecord] = self._tables.problems
+        self.problems = self._tables.problems
         self._keys: JsonObject = {}
         self._since = self._first_with_metadata()
         # Rows by session, found without an index; None as long as the indexes are believed.

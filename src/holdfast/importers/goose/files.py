@@ -8,6 +8,7 @@ found by their brackets.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ from holdfast.importers.goose.records import (
     MISSING,
     GooseRow,
     GooseSession,
-    Paid,
+    GooseStore,
     flagged,
     seconds_of,
 )
 from holdfast.importers.jsonl import LINE_MAX, RawLine, lines, parsed, parsed_line
-from holdfast.importers.reader import UnreadableRecord
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import (
+    JsonObject,
+    name_or_none,
+    object_or_empty,
+    text_or_none,
+)
 
 EXPORT_MAX = 256 << 20
 _MESSAGE_KEYS = frozenset({"id", "role", "created", "content", "metadata"})
@@ -33,47 +38,33 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
 _LIST = re.compile(rb'"conversation"\s*:\s*\[')
 
 
-class GooseFile:
-    """What both kinds of files have in common: one session, no ledger, nothing that was
-    rewritten.
-    """
+class GooseFile(GooseStore):
+    """A file with one session."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = name
-        self.problems: list[UnreadableRecord] = []
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def repeated(self, session: GooseSession) -> set[str] | None:
-        return None
-
-    def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]:
-        return ()
-
-    def rewritten(self, session: GooseSession) -> str:
-        return ""
+        self.problems = []
 
 
 class GooseLegacy(GooseFile):
     """A session of JSON lines, read line by line."""
 
     def sessions(self) -> Iterator[GooseSession]:
-        first = next(lines(self.path), None)
-        header, problem = (
-            (None, "the file is empty") if first is None else parsed_line(first)
-        )
+        header = None
+        problem = "the file is empty"
+        for first in islice(lines(self.path), 1):
+            header, problem = parsed_line(first)
         if is_message(header):
-            header, problem = {}, "its header is missing"
+            header = {}
+            problem = "its header is missing"
         elif not problem and not isinstance(header, dict):
             problem = "its header is not an object"
-        columns = header if isinstance(header, dict) else {}
         yield GooseSession(
-            Path(self.name).stem,
-            "legacy",
-            f"{self.name} line 1",
-            columns,
+            id=Path(self.name).stem,
+            source="legacy",
+            place=f"{self.name} line 1",
+            columns=object_or_empty(header),
             problem=problem,
         )
 
@@ -99,28 +90,26 @@ class GooseExport(GooseFile):
 
     def sessions(self) -> Iterator[GooseSession]:
         columns = self._columns
-        found = columns.get("id")
-        parent = columns.get("parent_session_id")
         yield GooseSession(
-            id=found if isinstance(found, str) and found else Path(self.name).stem,
+            id=name_or_none(columns.get("id")) or Path(self.name).stem,
             source="export",
             place=self.name,
             columns=columns,
-            parent=parent if isinstance(parent, str) and parent else None,
+            parent=name_or_none(columns.get("parent_session_id")),
             problem=self._problem,
         )
 
     def rows(self, session: GooseSession) -> Iterator[GooseRow]:
         for number, raw in enumerate(self._messages, start=1):
             place = f"{self.name} conversation[{number - 1}]"
-            said, problem = parsed(raw) if isinstance(raw, bytes) else (raw, "")
+            said = raw
+            problem = ""
+            if isinstance(raw, bytes):
+                said, problem = parsed(raw)
+            elif not isinstance(raw, dict):
+                raw = msgspec.json.encode(raw)
             if problem or not isinstance(said, dict):
-                yield _broken(
-                    number,
-                    place,
-                    problem,
-                    raw if isinstance(raw, bytes) else msgspec.json.encode(raw),
-                )
+                yield _broken(number, place, problem, raw)
             else:
                 yield row_of(said, number, place, needs_metadata=True)
 
@@ -141,21 +130,22 @@ def row_of(
 ) -> GooseRow:
     """A message of a file."""
     created, odd = seconds_of(said.get("created"))
-    content, role, message_id = said.get("content"), said.get("role"), said.get("id")
-    metadata, metadata_problem, raw_metadata = None, "", b""
+    content = said.get("content")
+    metadata = None
+    metadata_problem = ""
+    raw_metadata = b""
     if said.get("metadata") is not None:
         metadata, metadata_problem = flagged(said["metadata"])
-        raw_metadata = (
-            msgspec.json.encode(said["metadata"]) if metadata_problem else b""
-        )
+        if metadata_problem:
+            raw_metadata = msgspec.json.encode(said["metadata"])
     elif needs_metadata:
         metadata_problem = MISSING
     is_list = isinstance(content, list)
     return GooseRow(
         number=number,
         place=place,
-        message_id=message_id if isinstance(message_id, str) else None,
-        role=role if isinstance(role, str) else str(role),
+        message_id=text_or_none(said.get("id")),
+        role=str(said.get("role")),
         content=content if is_list else None,
         created=created,
         metadata=metadata,
@@ -198,17 +188,13 @@ def _taken_apart(path: Path) -> tuple[JsonObject, list[Any], str]:
     if size > EXPORT_MAX:
         return {}, [], f"it is {size} bytes long, more than {EXPORT_MAX}"
     raw = path.read_bytes()
-    said, problem = parsed(raw) if size <= LINE_MAX else (None, "")
-    if (
-        not problem
-        and isinstance(said, dict)
-        and isinstance(said.get("conversation"), list)
-    ):
-        return (
-            {key: value for key, value in said.items() if key != "conversation"},
-            said["conversation"],
-            "",
-        )
+    said = None
+    problem = ""
+    if size <= LINE_MAX:
+        said, problem = parsed(raw)
+    if isinstance(said, dict) and isinstance(said.get("conversation"), list):
+        columns = dict(said)
+        return columns, columns.pop("conversation"), ""
     start = _LIST.search(raw)
     if start is None:
         return {}, [], problem or "it has no `conversation`"
@@ -216,12 +202,14 @@ def _taken_apart(path: Path) -> tuple[JsonObject, list[Any], str]:
     head = raw[: start.start()].rstrip().rstrip(b",") + b"}"
     tail = raw[end:].lstrip().lstrip(b",")
     columns = {**_object(head), **_object(b"{" + tail)}
-    return columns, elements, "" if problem.startswith("it is nested") else problem
+    # One message that is nested too deep says so itself, and the others are whole.
+    if problem.startswith("it is nested"):
+        problem = ""
+    return columns, elements, problem
 
 
 def _object(raw: bytes) -> JsonObject:
-    said, _ = parsed(raw)
-    return said if isinstance(said, dict) else {}
+    return object_or_empty(parsed(raw)[0])
 
 
 def _elements(raw: bytes, start: int) -> tuple[list[bytes], int]:
@@ -229,11 +217,13 @@ def _elements(raw: bytes, start: int) -> tuple[list[bytes], int]:
     goes; and where the list ends.
     """
     found: list[bytes] = []
-    depth, begun = 0, start
+    depth = 0
+    begun = start
     for token in _TOKEN.finditer(raw, start):
         mark = token[0][:1]
         if mark in b"{[":
-            begun = token.start() if depth == 0 else begun
+            if depth == 0:
+                begun = token.start()
             depth += 1
         elif mark in b"}]":
             depth -= 1

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.damaged_rows import TROUBLE
@@ -27,10 +26,10 @@ from holdfast.importers.goose.files import (
     is_header,
     is_message,
 )
-from holdfast.importers.goose.records import GooseRow, GooseSession, Paid
+from holdfast.importers.goose.records import GooseRow, GooseSession, GooseStore
 from holdfast.importers.jsonl import first_values, parsed
 from holdfast.importers.private_copy import PrivateCopy, is_live, is_sqlite, read_start
-from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.reader import ForeignReader, UnreadableRecord
 from holdfast.importers.sqlite_file import RECOVER, UNREADABLE, has_columns, opening
 from holdfast.importers.values import JsonObject
 
@@ -40,24 +39,6 @@ _RAW_MAX = 1 << 16
 _FIRST = 5
 _NEEDED = {"messages": {"session_id", "content_json", "created_timestamp"}}
 _TABLE_WORDS = (b"content_json", b"created_timestamp")
-
-
-class GooseStore(Protocol):
-    """A goose store of any of the three shapes, in a private copy."""
-
-    problems: list[UnreadableRecord]
-
-    def sessions(self) -> Iterator[GooseSession]: ...
-
-    def rows(self, session: GooseSession) -> Iterator[GooseRow]: ...
-
-    def repeated(self, session: GooseSession) -> set[str] | None: ...
-
-    def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]: ...
-
-    def rewritten(self, session: GooseSession) -> str: ...
-
-    def close(self) -> None: ...
 
 
 def recognises(path: Path) -> bool:
@@ -70,7 +51,7 @@ def recognises(path: Path) -> bool:
         return False
 
 
-class GooseReader:
+class GooseReader(ForeignReader):
     """A store of goose. `live`: some process has it open, and what is last in it may be
     under way.
     """
@@ -95,9 +76,6 @@ class GooseReader:
 
     def unreadable(self) -> list[UnreadableRecord]:
         return [*self.store.problems, *self._unread.values()]
-
-    def not_examined(self) -> dict[str, int]:
-        return {}
 
     def close(self) -> None:
         self.store.close()
@@ -130,9 +108,12 @@ class GooseReader:
 
 
 def _opened(path: Path, name: str) -> GooseStore:
+    # A database whose pages are all in its log still is an empty file.
     if is_sqlite(path) or Path(f"{path}-wal").exists():
         return GooseDatabase(path)
-    return GooseExport(path, name) if _is_export(path) else GooseLegacy(path, name)
+    if _is_export(path):
+        return GooseExport(path, name)
+    return GooseLegacy(path, name)
 
 
 def _is_database(path: Path) -> bool:

@@ -6,11 +6,13 @@ as bytes, with a sentence that says why; the record itself is never dropped.
 
 import calendar
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
 
 from holdfast.importers.jsonl import parsed
+from holdfast.importers.reader import UnreadableRecord
 from holdfast.importers.values import JsonObject
 
 # Times from here on can't be seconds: goose counts in seconds, and this is the year
@@ -72,6 +74,39 @@ class Paid(msgspec.Struct, frozen=True):
     is_compaction: bool
 
 
+class GooseStore:
+    """A goose store of any of the three shapes, in a private copy; only a database knows more of a
+    session than its messages. What could not be read is in `problems`.
+    """
+
+    problems: list[UnreadableRecord]
+
+    def sessions(self) -> Iterator[GooseSession]:
+        """Sessions, parents before what follows from them."""
+        raise NotImplementedError
+
+    def rows(self, session: GooseSession) -> Iterator[GooseRow]:
+        """A session's messages in the order in which goose reads them."""
+        raise NotImplementedError
+
+    def repeated(self, session: GooseSession) -> set[str] | None:
+        """Message ids that the session has more than once; None when that can't be asked."""
+        return None
+
+    def usage_rows(self, session: GooseSession) -> tuple[Paid, ...]:
+        """The model calls that were paid for in a session."""
+        return ()
+
+    def rewritten(self, session: GooseSession) -> str:
+        """What shows that a session's rows were all deleted and written anew; empty when nothing
+        does.
+        """
+        return ""
+
+    def close(self) -> None:
+        """Lets go of what is held open."""
+
+
 def shown_to(row: GooseRow, flag: str) -> bool:
     """Whether a flag of a row allows it to be shown. A row whose flags are lost is for readers
     only.
@@ -116,21 +151,19 @@ def flagged(value: Any) -> tuple[JsonObject | None, str]:
     if not isinstance(value, dict):
         return None, f"it is not an object but {_kind(value)}"
     lacking = [flag for flag in FLAGS if not isinstance(value.get(flag), bool)]
-    return (None, f"it lacks {' and '.join(lacking)}") if lacking else (value, "")
+    if lacking:
+        return None, f"it lacks {' and '.join(lacking)}"
+    return value, ""
 
 
 def seconds_of(value: Any) -> tuple[int | None, str]:
     """The time of a message as it was stored, and what is wrong with it."""
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and 0 <= value < 1 << 62
-    ):
+    if type(value) in (int, float) and 0 <= value < 1 << 62:
         return int(value), ""
-    shown = (
-        value if isinstance(value, str | int | float | None) else type(value).__name__
-    )
-    return None, f"its time is {str(shown)[:40]!r}, not a number of seconds"
+    # A list or an object may be as large as a message.
+    if not isinstance(value, str | int | float | None):
+        value = type(value).__name__
+    return None, f"its time is {str(value)[:40]!r}, not a number of seconds"
 
 
 def milliseconds_of(created: int | None) -> int | None:
@@ -142,15 +175,13 @@ def milliseconds_of(created: int | None) -> int | None:
 
 def instant_of(value: Any) -> int | None:
     """A date as goose writes it, in milliseconds."""
-    found = (
-        _WHEN.match(value.encode("utf-8", "replace"))
-        if isinstance(value, str)
-        else None
-    )
+    if not isinstance(value, str):
+        return None
+    found = _WHEN.match(value.encode("utf-8", "replace"))
     if found is None:
         return None
     try:
-        return calendar.timegm(tuple(int(part) for part in found.groups())) * 1000
+        return calendar.timegm(tuple(map(int, found.groups()))) * 1000
     except ValueError:  # the thirteenth month
         return None
 

@@ -19,7 +19,7 @@ from holdfast.importers.hermes.convert import (
 from holdfast.importers.hermes.database import HermesStore, recognises
 from holdfast.importers.hermes.lineage import ancestors, current, in_order, kinship
 from holdfast.importers.hermes.records import HermesRow, HermesSession
-from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.reader import ForeignReader, UnreadableRecord
 from holdfast.importers.values import text_or_none
 
 _REMEMBERED = 16
@@ -27,7 +27,7 @@ _REMEMBERED = 16
 __all__ = ["HermesReader", "HermesSessions", "recognises"]
 
 
-class HermesReader:
+class HermesReader(ForeignReader):
     """A Hermes store, opened from a private copy."""
 
     kind = "hermes"
@@ -44,9 +44,6 @@ class HermesReader:
 
     def unreadable(self) -> list[UnreadableRecord]:
         return list(self._store.file.problems)
-
-    def not_examined(self) -> dict[str, int]:
-        return {}
 
     def close(self) -> None:
         self._store.close()

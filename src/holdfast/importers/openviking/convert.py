@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,18 +19,28 @@ import msgspec
 
 from holdfast.importers.foreign_session import (
     HIDDEN,
+    ForeignLine,
+    ForeignLines,
     ForeignMessage,
     ForeignSession,
     Summary,
 )
 from holdfast.importers.jsonl import LINE_MAX
 from holdfast.importers.openviking.files import (
+    ROOT,
     Archive,
     MessageLine,
+    Records,
     SessionFolder,
+    SmallFile,
     messages,
 )
-from holdfast.importers.values import JsonObject, milliseconds
+from holdfast.importers.values import (
+    JsonObject,
+    milliseconds,
+    object_or_empty,
+    text_or_none,
+)
 
 FORMAT = "openviking"
 RESET = "[The context was reset here. What was said before is in the transcript.]"
@@ -47,19 +58,16 @@ def state_of(archive: Archive, live: set[str]) -> State:
         return "reset" if archive.done.data.get("context_reset") is True else "done"
     if archive.failed.there:
         return "failed"
-    return (
-        "copy"
-        if phase_of(archive) != "ready" and held_by(archive) <= live
-        else "pending"
-    )
+    if phase_of(archive) != "ready" and held_by(archive) <= live:
+        return "copy"
+    return "pending"
 
 
 def phase_of(archive: Archive) -> str:
     """How far the commit that made the archive came: `preparing`, `ready`, or nothing where it does
     not say.
     """
-    status = _phase1(archive).get("status")
-    return status if isinstance(status, str) else ""
+    return text_or_none(_phase1(archive).get("status")) or ""
 
 
 def held_by(archive: Archive) -> set[str]:
@@ -68,7 +76,7 @@ def held_by(archive: Archive) -> set[str]:
     """
     if archive.records is None:
         return moved_by(archive)
-    return {record.id for record in messages(archive.records)}
+    return _ids_in(archive.records)
 
 
 def moved_by(archive: Archive) -> set[str]:
@@ -76,13 +84,11 @@ def moved_by(archive: Archive) -> set[str]:
     that does not say so has moved what it holds.
     """
     phase = _phase1(archive)
-    archived, retained = (
-        _ids(phase.get("archived_message_ids")),
-        _ids(phase.get("retained_message_ids")),
-    )
-    if phase and archived is not None and retained is not None:
-        return archived - retained
-    return {record.id for record in messages(archive.records)}
+    archived = phase.get("archived_message_ids")
+    retained = phase.get("retained_message_ids")
+    if isinstance(archived, list) and isinstance(retained, list):
+        return _texts(archived) - _texts(retained)
+    return _ids_in(archive.records)
 
 
 def overview_of(archive: Archive) -> str:
@@ -93,45 +99,34 @@ def overview_of(archive: Archive) -> str:
 
 def foreign_session(folder: SessionFolder) -> ForeignSession:
     """The session as it is."""
-    meta = folder.meta.data
     return ForeignSession(
         kind="openviking",
         id=folder.id,
         place=folder.place,
-        lines=_OpenVikingMessages(folder),
-        opened_at=milliseconds(meta.get("created_at")),
+        lines=ForeignLines(partial(_lines, folder)),
+        opened_at=milliseconds(folder.meta.data.get("created_at")),
         facts=_facts(folder),
     )
 
 
 def _phase1(archive: Archive) -> JsonObject:
-    phase = archive.meta.data.get("phase1")
-    return phase if isinstance(phase, dict) else {}
+    return object_or_empty(archive.meta.data.get("phase1"))
 
 
-def _ids(value: Any) -> set[str] | None:
-    return (
-        {one for one in value if isinstance(one, str)}
-        if isinstance(value, list)
-        else None
-    )
+def _texts(values: list[Any]) -> set[str]:
+    return {value for value in values if isinstance(value, str)}
+
+
+def _ids_in(records: Records) -> set[str]:
+    return {record.id for record in messages(records)}
 
 
 def _facts(folder: SessionFolder) -> JsonObject:
-    facts: JsonObject = {"meta": folder.meta.data} if folder.meta.data else {}
-    archives = {
-        archive.name: {
-            name: paper.data
-            for name, paper in (
-                ("meta", archive.meta),
-                ("done", archive.done),
-                ("failed", archive.failed),
-            )
-            if paper.there
-        }
-        for archive in folder.archives
-    }
-    if archives:
+    facts: JsonObject = {}
+    if folder.meta.data:
+        facts["meta"] = folder.meta.data
+    if folder.archives:
+        archives = {archive.name: _about(archive) for archive in folder.archives}
         facts["archives"] = archives
     if folder.outputs:
         facts["tool_results"] = {
@@ -140,68 +135,55 @@ def _facts(folder: SessionFolder) -> JsonObject:
     return facts
 
 
+def _about(archive: Archive) -> JsonObject:
+    about = {}
+    for name in ("meta", "done", "failed"):
+        file: SmallFile = getattr(archive, name)
+        if file.there:
+            about[name] = file.data
+    return about
+
+
 def _output(path: Path) -> str:
     """What a tool said that was too long for its message."""
     with open(path, "rb") as file:
         return file.read(LINE_MAX).decode("utf-8", "backslashreplace")
 
 
-class _OpenVikingMessages:
-    """The lines of a session; each iteration makes them anew."""
-
-    def __init__(self, folder: SessionFolder) -> None:
-        self._folder = folder
-
-    def __iter__(self) -> Iterator[ForeignMessage | Summary]:
-        folder = self._folder
-        live = {record.id for record in folder.live}
-        given: set[str] = set()
-        states = [(archive, state_of(archive, live)) for archive in folder.archives]
-        ended = max(
-            (
-                archive.number
-                for archive, state in states
-                if state in ("done", "reset", "failed")
-            ),
-            default=0,
-        )
-        for index, (archive, state) in enumerate(states):
-            if state == "copy":
-                continue
-            place = f"history/{archive.name}/messages.jsonl"
-            text = (
-                RESET
-                if state == "reset"
-                else overview_of(archive)
-                if state == "done"
-                else ""
-            )
-            for line in _said(archive.records, place, given):
-                is_hidden = (
-                    archive.number <= ended and not text and line.origin not in live
-                )
-                labels = {
-                    "archive": state,
-                    **(HIDDEN if is_hidden else {}),
-                    **line.labels,
-                }
-                yield msgspec.structs.replace(line, labels=labels)
-            if text:
-                # All that stands behind it as well: it may have been brought over before this
-                # archive was there.
-                later = live.union(
-                    *(held_by(after) for after, _ in states[index + 1 :])
-                )
-                keeps = tuple(sorted(later))
-                yield Summary(
-                    f"{archive.name}/summary", place, text, keeps, _ended_at(archive)
-                )
-        yield from _said(folder.records, "messages.jsonl", given)
+def _lines(folder: SessionFolder) -> Iterator[ForeignLine]:
+    live = _ids_in(folder.records)
+    given: set[str] = set()
+    states = [(archive, state_of(archive, live)) for archive in folder.archives]
+    ended = 0
+    for archive, state in states:
+        if state in ("done", "reset", "failed"):
+            ended = max(ended, archive.number)
+    for index, (archive, state) in enumerate(states):
+        # Its messages are all still live, and are given there.
+        if state == "copy":
+            continue
+        place = f"history/{archive.name}/{ROOT}"
+        text = ""
+        if state == "reset":
+            text = RESET
+        elif state == "done":
+            text = overview_of(archive)
+        # Nothing stands for what was archived without an overview: it is kept for readers.
+        is_past = archive.number <= ended and not text
+        for line in _said(archive.records, place, given):
+            hidden = HIDDEN if is_past and line.origin not in live else {}
+            labels = {"archive": state, **hidden, **line.labels}
+            yield msgspec.structs.replace(line, labels=labels)
+        if text:
+            # All that stands behind it as well: it may have been brought over before this
+            # archive was there.
+            later = live.union(*(held_by(after) for after, _ in states[index + 1 :]))
+            origin = f"{archive.name}/summary"
+            yield Summary(origin, place, text, tuple(sorted(later)), _ended_at(archive))
+    yield from _said(folder.records, ROOT, given)
 
 
-def _said(
-    records: tuple[MessageLine, ...] | None, place: str, given: set[str]
-) -> Iterator[ForeignMessage]:
+def _said(records: Records, place: str, given: set[str]) -> Iterator[ForeignMessage]:
     """The lines of one file that are new. The same id with other words in the same file is a
     message of its own.
     """
@@ -219,11 +201,10 @@ def _said(
         same.append(record)
         if is_new:
             given.add(record.id)
-            yield _line(
-                record,
-                place,
-                record.id if len(same) == 1 else f"{record.id}#{len(same)}",
-            )
+            origin = record.id
+            if len(same) > 1:
+                origin += f"#{len(same)}"
+            yield _line(record, place, origin)
 
 
 def words_of(record: MessageLine) -> bytes:
@@ -250,26 +231,29 @@ def _line(record: MessageLine, place: str, origin: str) -> ForeignMessage:
 
 def _kept(record: MessageLine, place: str) -> ForeignMessage:
     """The bytes of a line that could not be read, for people; the model is not shown them."""
-    role = _ROLE.search(record.raw)
+    found = _ROLE.search(record.raw)
+    role = found[1].decode() if found else "user"
     text = record.raw.decode("utf-8", "backslashreplace")
-    said = role[1].decode() if role else "user"
+    part = {"type": "unreadable", "raw": text, "problem": record.problem}
+    # Lines move when a file is written anew, so their bytes are part of their identity.
     digest = hashlib.sha256(record.raw).hexdigest()[:16]
     return ForeignMessage(
         origin=f"{place}:{record.number}:{digest}",
         place=f"{place}:{record.number}",
-        role=said,
-        payload={
-            "role": said,
-            "parts": [{"type": "unreadable", "raw": text, "problem": record.problem}],
-        },
+        role=role,
+        payload={"role": role, "parts": [part]},
         format=FORMAT,
         labels={**HIDDEN, "unreadable": True},
     )
 
 
 def _ended_at(archive: Archive) -> int | None:
-    for text in (_phase1(archive).get("ready_at"), _phase1(archive).get("created_at")):
-        if (at := milliseconds(text)) is not None:
+    phase = _phase1(archive)
+    for name in ("ready_at", "created_at"):
+        at = milliseconds(phase.get(name))
+        if at is not None:
             return at
     said = messages(archive.records)
-    return milliseconds(said[-1].message().get("created_at")) if said else None
+    if not said:
+        return None
+    return milliseconds(said[-1].message().get("created_at"))

@@ -58,11 +58,14 @@ class MessageLine(msgspec.Struct, frozen=True):
     def parts(self) -> list[Any]:
         message = self.message()
         parts = message.get("parts")
-        return (
-            parts
-            if isinstance(parts, list)
-            else [{"type": "text", "text": message.get("content")}]
-        )
+        if isinstance(parts, list):
+            return parts
+        # The first releases kept words alone.
+        return [{"type": "text", "text": message.get("content")}]
+
+
+# The lines of a file of messages; None when there is none.
+Records = tuple[MessageLine, ...] | None
 
 
 class SmallFile(msgspec.Struct, frozen=True):
@@ -86,7 +89,7 @@ class Archive(msgspec.Struct, frozen=True):
 
     number: int
     name: str
-    records: tuple[MessageLine, ...] | None = None
+    records: Records = None
     meta: SmallFile = SmallFile()
     done: SmallFile = SmallFile()
     failed: SmallFile = SmallFile()
@@ -110,7 +113,7 @@ class SessionFolder(msgspec.Struct, frozen=True):
     id: str
     place: str
     path: str
-    records: tuple[MessageLine, ...] | None
+    records: Records
     meta: SmallFile
     archives: tuple[Archive, ...] = ()
     locks: tuple[LockFile, ...] = ()
@@ -125,7 +128,7 @@ class SessionFolder(msgspec.Struct, frozen=True):
         return messages(self.records)
 
 
-def messages(records: tuple[MessageLine, ...] | None) -> tuple[MessageLine, ...]:
+def messages(records: Records) -> tuple[MessageLine, ...]:
     """The lines that hold a message."""
     return tuple(record for record in records or () if not record.problem)
 
@@ -141,7 +144,7 @@ def read_folder(path: Path, *, id: str, place: str) -> SessionFolder:
         place=place,
         path=str(path),
         records=records,
-        meta=reading.paper(META),
+        meta=reading.small_file(META),
         archives=archives,
         locks=locks,
         outputs=outputs,
@@ -177,17 +180,15 @@ def _wrong_with(message: Any) -> str:
 
 
 def _archives(path: Path) -> list[tuple[int, str]]:
+    found = []
     try:
-        names = [
-            item.name
-            for item in os.scandir(path / "history")
-            if item.is_dir(follow_symlinks=False)
-        ]
+        for item in os.scandir(path / "history"):
+            number = _ARCHIVE.fullmatch(item.name)
+            if number and item.is_dir(follow_symlinks=False):
+                found.append((int(number[1]), item.name))
     except OSError:
         return []
-    return sorted(
-        (int(match[1]), name) for name in names if (match := _ARCHIVE.fullmatch(name))
-    )
+    return sorted(found)
 
 
 class _FolderReading:
@@ -197,15 +198,13 @@ class _FolderReading:
         self._path = path
         self.problems: list[tuple[str, str]] = []
 
-    def records(self, name: str) -> tuple[MessageLine, ...] | None:
+    def records(self, name: str) -> Records:
         try:
             found = [record_of(line) for line in lines(self._path / name)]
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.problems.append(
-                (name, f"it can't be read ({error.strerror or error})")
-            )
+            self.problems.append((name, _refusal(error)))
             return None
         if found:
             found[-1] = msgspec.structs.replace(found[-1], last=True)
@@ -217,23 +216,21 @@ class _FolderReading:
             number=number,
             name=name,
             records=self.records(f"{under}/{ROOT}"),
-            meta=self.paper(f"{under}/{META}"),
-            done=self.paper(f"{under}/{DONE}", empty=True),
-            failed=self.paper(f"{under}/{FAILED}", empty=True),
+            meta=self.small_file(f"{under}/{META}"),
+            done=self.small_file(f"{under}/{DONE}", empty=True),
+            failed=self.small_file(f"{under}/{FAILED}", empty=True),
             overview=self.words(f"{under}/{OVERVIEW}"),
             abstract=self.words(f"{under}/{ABSTRACT}"),
         )
 
-    def paper(self, name: str, *, empty: bool = False) -> SmallFile:
+    def small_file(self, name: str, *, empty: bool = False) -> SmallFile:
         """A marker's being there says something by itself: it may be empty."""
         try:
             value, raw, problem = read_json(self._path / name)
         except (FileNotFoundError, NotADirectoryError):
             return SmallFile()
         except OSError as error:
-            return SmallFile(
-                problem=f"it can't be read ({error.strerror or error})", there=True
-            )
+            return SmallFile(problem=_refusal(error), there=True)
         if empty and not raw.strip():
             return SmallFile(raw, there=True)
         if not problem and not isinstance(value, dict):
@@ -241,11 +238,12 @@ class _FolderReading:
         return SmallFile(raw, {} if problem else value, problem, there=True)
 
     def words(self, name: str) -> bytes:
+        path = self._path / name
         try:
-            if (self._path / name).stat().st_size > LINE_MAX:
+            if path.stat().st_size > LINE_MAX:
                 self.problems.append((name, f"it is longer than {LINE_MAX} bytes"))
                 return b""
-            return (self._path / name).read_bytes()
+            return path.read_bytes()
         except OSError:
             return b""
 
@@ -268,10 +266,13 @@ class _FolderReading:
         found = []
         for where, below, names in os.walk(self._path):
             below.sort()
-            found += [
-                os.path.relpath(os.path.join(where, name), self._path) for name in names
-            ]
+            for name in names:
+                found.append(os.path.relpath(os.path.join(where, name), self._path))
         return sorted(found)
+
+
+def _refusal(error: OSError) -> str:
+    return f"it can't be read ({error.strerror or error})"
 
 
 def _is_known(name: str, archives: set[str]) -> bool:

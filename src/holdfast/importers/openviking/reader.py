@@ -17,7 +17,7 @@ from holdfast.importers.openviking.files import (
     read_folder,
 )
 from holdfast.importers.private_copy import PrivateCopy, listed, read_start
-from holdfast.importers.reader import UnreadableRecord
+from holdfast.importers.reader import ForeignReader, UnreadableRecord
 
 __all__ = ["OpenVikingReader", "is_session", "recognises", "session_folders"]
 
@@ -37,7 +37,7 @@ def recognises(path: Path) -> bool:
     )
 
 
-class OpenVikingReader:
+class OpenVikingReader(ForeignReader):
     """A directory of OpenViking's, opened from a private copy."""
 
     kind = "openviking"
@@ -65,9 +65,6 @@ class OpenVikingReader:
     def unreadable(self) -> list[UnreadableRecord]:
         return list(self._unreadable.values())
 
-    def not_examined(self) -> dict[str, int]:
-        return {}
-
     def close(self) -> None:
         self._copy.close()
 
@@ -79,26 +76,25 @@ class OpenVikingReader:
 
 
 def _troubles(folder: SessionFolder) -> Iterator[tuple[str, str, bytes]]:
-    files = [
-        (ROOT, folder.records),
-        *((f"history/{one.name}/{ROOT}", one.records) for one in folder.archives),
-    ]
-    for name, records in files:
-        for record in records or ():
-            if record.problem:
-                yield f"{name}:{record.number}", record.problem, record.raw
-    papers = [(META, folder.meta)]
+    files = [(ROOT, folder.records)]
+    small_files = [(META, folder.meta)]
     for one in folder.archives:
         under = f"history/{one.name}"
-        papers += [
+        files.append((f"{under}/{ROOT}", one.records))
+        small_files += [
             (f"{under}/{META}", one.meta),
             (f"{under}/{DONE}", one.done),
             (f"{under}/{FAILED}", one.failed),
         ]
-    yield from (
-        (name, paper.problem, paper.raw) for name, paper in papers if paper.problem
-    )
-    yield from ((place, problem, b"") for place, problem in folder.problems)
+    for name, records in files:
+        for record in records or ():
+            if record.problem:
+                yield f"{name}:{record.number}", record.problem, record.raw
+    for name, file in small_files:
+        if file.problem:
+            yield name, file.problem, file.raw
+    for place, problem in folder.problems:
+        yield place, problem, b""
 
 
 def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
@@ -106,25 +102,30 @@ def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
     name.
     """
     found = sorted(session_folders(copy)) or [copy]
+    # A path like `.` has no name of its own.
     names = [path.name if path != copy else source.resolve().name for path in found]
-    return [
-        (name if names.count(name) == 1 else path.relative_to(copy).as_posix(), path)
-        for name, path in zip(names, found, strict=True)
-    ]
+    named = []
+    for name, path in zip(names, found, strict=True):
+        if names.count(name) > 1:
+            name = path.relative_to(copy).as_posix()
+        named.append((name, path))
+    return named
 
 
 def session_folders(path: Path, most: int | None = None) -> Iterator[Path]:
     """The directories of sessions at or below a path. Links are not followed; a session holds no
     other session.
     """
-    waiting, looked_at = [(path, 0)], 0
+    waiting = [(path, 0)]
+    looked_at = 0
     while waiting and (most is None or looked_at < most):
         folder, depth = waiting.pop()
         looked_at += 1
         if is_session(folder):
             yield folder
         elif depth < DEPTH_MAX:
-            waiting += [(below, depth + 1) for below in _below(folder)]
+            for below in _below(folder):
+                waiting.append((below, depth + 1))
 
 
 def _below(folder: Path) -> list[Path]:
@@ -139,7 +140,8 @@ def is_session(path: Path) -> bool:
     messages, or archives. Where both files are there and neither can be read, what is left of them
     is looked at.
     """
-    meta, root = _start(path / META), _start(path / ROOT)
+    meta = _start(path / META)
+    root = _start(path / ROOT)
     if meta is not None and (_BEGINNING.match(meta) or _is_meta(meta)):
         return True
     if root is not None and _has_message(path / ROOT):
@@ -166,11 +168,8 @@ def _has_message(path: Path) -> bool:
 
 
 def _has_archives(path: Path) -> bool:
-    archives = [
-        below for below in _below(path / "history") if _ARCHIVE.fullmatch(below.name)
-    ]
-    return any(
-        (archive / marker).exists()
-        for archive in archives
-        for marker in (ROOT, META, DONE, FAILED)
-    )
+    for below in _below(path / "history"):
+        if _ARCHIVE.fullmatch(below.name):
+            if any((below / name).exists() for name in (ROOT, META, DONE, FAILED)):
+                return True
+    return False
