@@ -12,6 +12,9 @@ import msgspec
 
 from holdfast.domain.chunk import GROWING, Delta
 from holdfast.domain.message import MessageNote, Payload, Spoken, Usage, freeze
+from holdfast.formats.sdk_objects import field
+
+Deltas = list[Delta]
 
 
 class Assembling:
@@ -32,6 +35,10 @@ class Assembling:
         """Whether the stream has said its end."""
         return self._complete
 
+    def take(self, chunk: Any) -> Deltas:
+        """A chunk as deltas."""
+        raise NotImplementedError
+
     def fold(self, deltas: Sequence[Delta]) -> None:
         """Adds deltas to the message."""
         for kind, index, value in deltas:
@@ -42,6 +49,7 @@ class Assembling:
             elif kind == "part":
                 self._put(index, value)
             elif kind == "meta":
+                # Counts come in several events, each with some of them; other facts are replaced.
                 self._usage.update(value.get("usage") or {})
                 self._meta.update(value)
             elif kind == "done":
@@ -54,12 +62,15 @@ class Assembling:
         if payload is None:
             return None
         note = self._note(payload)
+        usage = None
+        if self._usage:
+            usage = Usage(**self._usage)
         note = msgspec.structs.replace(
             note,
             partial=not self._complete,
             plain=note.plain and self._complete,
             finish=self._meta.get("finish"),
-            usage=Usage(**self._usage) if self._usage else None,
+            usage=usage,
             model=self._meta.get("model"),
         )
         return Spoken(note, freeze(payload))
@@ -70,7 +81,12 @@ class Assembling:
     def _joined(self, index: int, kind: str) -> str | None:
         """What a part has grown to; None when it never began."""
         grown = self._grown.get(index, {}).get(kind)
-        return None if grown is None else "".join(grown)
+        if grown is None:
+            return None
+        return "".join(grown)
+
+    def _arguments(self, index: int) -> str:
+        return self._joined(index, "arguments") or ""
 
     def _indexes(self) -> list[int]:
         return sorted({*self._grown, *self._calls, *self._parts})
@@ -79,10 +95,23 @@ class Assembling:
         raise NotImplementedError
 
 
-def counts(**numbers: Any) -> dict[str, int]:
-    """The counts a provider gave; those it left out stay unknown."""
-    return {
-        name: number
-        for name, number in numbers.items()
-        if isinstance(number, int) and not isinstance(number, bool)
-    }
+def counts(usage: Any, **paths: str) -> dict[str, int]:
+    """The counts a provider gave, each found by its path of fields; those it left out stay
+    unknown.
+    """
+    found = {}
+    for name, path in paths.items():
+        number = usage
+        for step in path.split("."):
+            number = field(number, step)
+        if isinstance(number, int) and not isinstance(number, bool):
+            found[name] = number
+    return found
+
+
+def name_of(value: Any, field_name: str) -> str | None:
+    """A name that a provider gave something, as text."""
+    name = field(value, field_name)
+    if name is None:
+        return None
+    return str(name)

@@ -5,12 +5,13 @@ a streamed message from its chunks. Formats are stateless; an `Assembly` holds t
 stream.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from holdfast.domain.chunk import Delta
 from holdfast.domain.message import MessageNote, Payload, Role, Spoken
-from holdfast.domain.repair import Piece, Step
+from holdfast.domain.repair import Piece, Read, Step
+from holdfast.formats.reading import is_blank
 
 Shaped = tuple[Payload, tuple[str, ...]]
 """A payload, and the ids of the messages it shows; no ids when repair made it."""
@@ -86,3 +87,48 @@ class Assembly(Protocol):
     def message(self) -> Spoken | None:
         """The message so far, marked partial unless complete; None when nothing was said at all."""
         ...
+
+
+class Writer(Protocol):
+    """Words one dialogue."""
+
+    def shape(self, steps: Sequence[Step]) -> list[Shaped]:
+        """Steps as payloads, each with the ids of the stored messages it shows."""
+        ...
+
+
+class BuiltInFormat:
+    """What the formats of this package do alike. Each adds `note` and `read`, and names the classes
+    of its writer and its assembly.
+    """
+
+    name: str
+    _writer: Callable[[Read, set[str]], Writer]
+    _assembly: Callable[[Callable[[Payload], MessageNote]], Assembly]
+
+    def __init__(self, read: Read) -> None:
+        self._read_any = read
+
+    def say(self, role: Role, text: str) -> Payload:
+        return {"role": role, "content": text}
+
+    def note(self, payload: Payload) -> MessageNote:
+        raise NotImplementedError
+
+    def shape(
+        self,
+        steps: Sequence[Step],
+        *,
+        used: set[str],
+        first: bool,
+        goes_on: bool = False,
+    ) -> list[Shaped]:
+        return self._writer(self._read_any, used).shape(steps)
+
+    def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
+        if instructions is None or is_blank(instructions):
+            return payloads
+        return [self.say("system", instructions), *payloads]
+
+    def assembly(self) -> Assembly:
+        return self._assembly(self.note)

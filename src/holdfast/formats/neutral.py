@@ -5,13 +5,11 @@ A payload is `{"role": …, "parts": […]}`; the parts are those of `domain/mes
 A streamed message's chunks are deltas.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.chunk import Delta
 from holdfast.domain.message import (
     Call,
     Image,
@@ -24,23 +22,15 @@ from holdfast.domain.message import (
     Role,
     Text,
     Thinking,
-    thaw,
 )
-from holdfast.domain.repair import Piece, Read, Step
+from holdfast.domain.repair import Piece, Step
 from holdfast.errors import InvalidMessage
-from holdfast.formats.assembling import Assembling
-from holdfast.formats.call_ids import CallNames, function_name
-from holdfast.formats.format import Assembly, Shaped
+from holdfast.formats.assembling import Assembling, Deltas
+from holdfast.formats.call_ids import function_name
+from holdfast.formats.format import BuiltInFormat
 from holdfast.formats.notes import check_block, check_role, is_words, note_of
-from holdfast.formats.shaping import (
-    NO_OUTPUT,
-    dialogue,
-    format_of,
-    is_blank,
-    pieces_of,
-    public,
-    stand_in,
-)
+from holdfast.formats.reading import Block, is_blank
+from holdfast.formats.shaping import DialogueWriter, output_text, public, stand_in
 
 NAME = "holdfast"
 _ROLES: dict[str, Role] = {
@@ -50,18 +40,101 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
 }
 _KEYS = frozenset({"role", "parts"})
+_GROWN = {"thinking": Thinking, "text": Text, "refusal": Refusal}
 
 
-class Neutral:
-    """Neutral messages."""
+class _NeutralWriter(DialogueWriter):
+    """Writes one dialogue."""
 
     name = NAME
 
-    def __init__(self, read: Read) -> None:
-        self._read_any = read
+    def write(self, step: Step, *, joined: bool) -> Block | None:
+        pieces = self._pieces(step)
+        own = self._is_own(step)
+        parts: list[Block] = []
+        for piece in pieces:
+            part = self._part(piece, step.role, own=own)
+            if part:
+                parts.append(part)
+        if step.role == "assistant" and all(
+            part["type"] == "thinking" for part in parts
+        ):
+            for piece in pieces:
+                if isinstance(piece.part, Image | Other):
+                    parts.append(_words(stand_in(piece)))
+        if not parts:
+            return None
+        base = self._own_payload(step)
+        if base is None:
+            return {"role": step.role, "parts": parts}
+        return {**public(base), "role": step.role, "parts": parts}
+
+    def join(self, payloads: Sequence[Any]) -> Block:
+        parts: list[Block] = []
+        for payload in payloads:
+            parts += payload["parts"]
+        return {**payloads[0], "parts": parts}
+
+    def _part(self, piece: Piece, role: Role, *, own: bool) -> Block | None:
+        part = piece.part
+        raw: Block
+        if own and piece.raw is not None:
+            raw = piece.raw
+        else:
+            raw = msgspec.to_builtins(part)
+        if isinstance(part, Text | Refusal):
+            return None if is_blank(part.text) else raw
+        if isinstance(part, Call):
+            name = function_name(part.name)
+            return {**raw, "id": self._open_call(part.id), "name": name}
+        if isinstance(part, Result):
+            call_id = self._pending.popleft()
+            return {**raw, "call_id": call_id, "content": output_text(part.content)}
+        if own or (isinstance(part, Image) and role == "user"):
+            return raw
+        if isinstance(part, Image | Other) and role != "assistant":
+            return _words(stand_in(piece))
+        return None
+
+
+def _words(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+class NeutralAssembly(Assembling):
+    """A message put together from deltas; complete when one of them is `done`."""
+
+    def take(self, chunk: Any) -> Deltas:
+        kind, index, value = chunk
+        return [(kind, index, value)]
+
+    def _payload(self) -> Payload | None:
+        parts: list[Block] = []
+        for index in self._indexes():
+            if index in self._parts:
+                parts.append(self._parts[index])
+            for kind, part in _GROWN.items():
+                grown = self._joined(index, kind)
+                if grown is not None:
+                    parts.append(msgspec.to_builtins(part(grown)))
+            call = self._calls.get(index)
+            if call is not None:
+                said = Call(call["id"], call["name"], self._arguments(index))
+                parts.append(msgspec.to_builtins(said))
+        if not parts:
+            return None
+        return {"role": "assistant", "parts": parts}
+
+
+class Neutral(BuiltInFormat):
+    """Neutral messages."""
+
+    name = NAME
+    _writer = _NeutralWriter
+    _assembly = NeutralAssembly
 
     def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "parts": [{"type": "text", "text": text}]}
+        return {"role": role, "parts": [_words(text)]}
 
     def note(self, payload: Payload) -> MessageNote:
         role = check_role(payload, _ROLES)
@@ -79,122 +152,10 @@ class Neutral:
         assert isinstance(payload, dict)
         return [Piece(_part(part), part) for part in payload["parts"]]
 
-    def shape(
-        self,
-        steps: Sequence[Step],
-        *,
-        used: set[str],
-        first: bool,
-        goes_on: bool = False,
-    ) -> list[Shaped]:
-        return dialogue(steps, _NeutralWriter(self._read_any, used))
 
-    def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        if instructions is None or is_blank(instructions):
-            return payloads
-        return [self.say("system", instructions), *payloads]
-
-    def assembly(self) -> Assembly:
-        return NeutralAssembly(self.note)
-
-
-def _part(part: dict[str, Any]) -> Part:
+def _part(part: Block) -> Part:
     try:
         read: Part = msgspec.convert(part, Part)
     except msgspec.ValidationError:
         return Other(part["type"])
     return read
-
-
-class _NeutralWriter:
-    """Writes one dialogue."""
-
-    name = NAME
-    sides: dict[str, str | None] = {
-        "user": "user",
-        "assistant": "assistant",
-        "tool": None,
-        "system": None,
-    }
-
-    def __init__(self, read: Read, used: set[str]) -> None:
-        self._read = read
-        self._names = CallNames(used, length_max=64)
-        self._pending: deque[str] = deque()
-
-    def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
-        pieces = pieces_of(step, self._read)
-        own = format_of(step) == NAME
-        parts = [
-            part for piece in pieces if (part := self._part(piece, step.role, own=own))
-        ]
-        if step.role == "assistant" and not any(
-            part["type"] != "thinking" for part in parts
-        ):
-            parts.extend(
-                {"type": "text", "text": stand_in(piece)}
-                for piece in pieces
-                if _is_foreign(piece)
-            )
-        if not parts:
-            return None
-        base = public(thaw(step.source.body)) if step.source is not None and own else {}
-        return {**base, "role": step.role, "parts": parts}
-
-    def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
-        return {
-            **payloads[0],
-            "parts": [part for payload in payloads for part in payload["parts"]],
-        }
-
-    def _part(self, piece: Piece, role: Role, *, own: bool) -> dict[str, Any] | None:
-        part = piece.part
-        raw: dict[str, Any] = (
-            piece.raw if own and piece.raw is not None else msgspec.to_builtins(part)
-        )
-        if isinstance(part, Text | Refusal):
-            return None if is_blank(part.text) else raw
-        if isinstance(part, Call):
-            given = self._names.give(part.id)
-            self._pending.append(given)
-            return {**raw, "id": given, "name": function_name(part.name)}
-        if isinstance(part, Result):
-            content = NO_OUTPUT if is_blank(part.content) else part.content
-            return {**raw, "call_id": self._pending.popleft(), "content": content}
-        if own or (isinstance(part, Image) and role == "user"):
-            return raw
-        if _is_foreign(piece) and role != "assistant":
-            return {"type": "text", "text": stand_in(piece)}
-        return None
-
-
-def _is_foreign(piece: Piece) -> bool:
-    return isinstance(piece.part, Image | Other)
-
-
-class NeutralAssembly(Assembling):
-    """A message put together from deltas; complete when one of them is `done`."""
-
-    def take(self, chunk: Any) -> list[Delta]:
-        kind, index, value = chunk
-        return [(kind, index, value)]
-
-    def _payload(self) -> Payload | None:
-        parts = [part for index in self._indexes() for part in self._parts_at(index)]
-        return {"role": "assistant", "parts": parts} if parts else None
-
-    def _parts_at(self, index: int) -> list[dict[str, Any]]:
-        parts = [self._parts[index]] if index in self._parts else []
-        for kind, words in (
-            ("thinking", Thinking),
-            ("text", Text),
-            ("refusal", Refusal),
-        ):
-            grown = self._joined(index, kind)
-            if grown is not None:
-                parts.append(msgspec.to_builtins(words(grown)))
-        call = self._calls.get(index)
-        if call is not None:
-            arguments = self._joined(index, "arguments") or ""
-            parts.append(msgspec.to_builtins(Call(call["id"], call["name"], arguments)))
-        return parts

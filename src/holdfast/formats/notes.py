@@ -9,23 +9,29 @@ from holdfast.domain.arguments import shown
 from holdfast.domain.message import Call, CallNote, MessageNote, Result, Role
 from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
-from holdfast.formats.shaping import is_blank, is_json
+from holdfast.formats.reading import NOT_JSON, is_blank, parsed, text
 
 
 def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
     """The note of a message that is more than words."""
-    calls = tuple(
-        CallNote(part.id, part.name, whole=is_json(part.arguments))
-        for piece in pieces
-        if isinstance(part := piece.part, Call)
-    )
-    results = [piece.part for piece in pieces if isinstance(piece.part, Result)]
-    answers = tuple(result.call_id for result in results)
-    if answers and len(answers) == len(pieces):
+    calls: list[CallNote] = []
+    results: list[Result] = []
+    for piece in pieces:
+        part = piece.part
+        if isinstance(part, Call):
+            whole = parsed(part.arguments) is not NOT_JSON
+            calls.append(CallNote(part.id, part.name, whole=whole))
+        elif isinstance(part, Result):
+            results.append(part)
+    if results and len(results) == len(pieces):
         role = "tool"
-    failed = bool(results) and all(result.error for result in results)
     return MessageNote(
-        role=role, format=name, plain=False, calls=calls, answers=answers, failed=failed
+        role=role,
+        format=name,
+        plain=False,
+        calls=tuple(calls),
+        answers=tuple(result.call_id for result in results),
+        failed=bool(results) and all(result.error for result in results),
     )
 
 
@@ -37,7 +43,8 @@ def check_role(payload: Any, roles: dict[str, Role]) -> Role:
             place="the message",
         )
     said = payload.get("role")
-    role = roles.get(said) if isinstance(said, str) else None
+    # A role that is no text may not even be looked up: a list has no hash.
+    role = roles.get(text(said))
     if role is None:
         raise InvalidMessage(
             problem=f"{shown(said)} is not one of the roles {', '.join(roles)}",

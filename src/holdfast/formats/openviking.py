@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from holdfast.domain.message import (
     Call,
     Image,
@@ -22,22 +20,22 @@ from holdfast.domain.message import (
     Result,
     Role,
     Text,
-    Thinking,
-    thaw,
 )
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.errors import InvalidMessage
-from holdfast.formats.call_ids import CallNames
-from holdfast.formats.format import Assembly, Shaped
+from holdfast.formats.format import Assembly, BuiltInFormat, Shaped
 from holdfast.formats.notes import check_role, is_words, note_of
-from holdfast.formats.shaping import (
+from holdfast.formats.reading import (
+    NOT_JSON,
+    Block,
     dumped,
-    format_of,
+    fields,
+    image,
     is_blank,
-    is_json,
-    pieces_of,
-    stand_in,
+    parsed,
+    text,
 )
+from holdfast.formats.shaping import DialogueWriter, stand_in
 from holdfast.formats.text import TextAssembly
 
 NAME = "openviking"
@@ -50,16 +48,94 @@ _ROLES: dict[str, Role] = {
 _OPEN = ("pending", "running")
 
 
-class OpenViking:
+class _OpenVikingWriter(DialogueWriter):
+    """Writes one dialogue: results go into the part of their call."""
+
+    name = NAME
+    id_length_max = 256
+
+    def __init__(self, read: Read, used: set[str]) -> None:
+        super().__init__(read, used)
+        # Parts of calls that are not answered yet, each with the place of its message.
+        self._open: deque[tuple[int, Block]] = deque()
+        self._out: list[Shaped] = []
+
+    def shape(self, steps: Sequence[Step]) -> list[Shaped]:
+        for step in steps:
+            ids = step.shows if step.source is None else (step.source.id,)
+            if step.role == "tool":
+                self._answer(step, ids)
+                continue
+            payload = self._worded(step)
+            if payload is not None:
+                self._out.append((payload, ids))
+        return self._out
+
+    def _worded(self, step: Step) -> Payload | None:
+        base: Any = self._own_payload(step) or {}
+        if base and step.source is not None and step.source.note.plain:
+            plain: Payload = base
+            return plain
+        own = self._is_own(step)
+        parts = []
+        for piece in self._pieces(step):
+            part = self._part(piece, own=own)
+            if part is not None:
+                parts.append(part)
+        if not parts:
+            return None
+        return {**base, "role": base.get("role", step.role), "parts": parts}
+
+    def _part(self, piece: Piece, *, own: bool) -> Any:
+        part = piece.part
+        if isinstance(part, Call):
+            made = dict(piece.raw) if own else self._call(part)
+            self._open.append((len(self._out), made))
+            return made
+        if own and piece.raw is not None:
+            return piece.raw
+        if isinstance(part, Text | Refusal):
+            return None if is_blank(part.text) else _words(part.text)
+        if isinstance(part, Image):
+            return {"type": "image_url", "image_url": {"url": part.url}}
+        if isinstance(part, Other):
+            return _words(stand_in(piece))
+        return None
+
+    def _call(self, call: Call) -> Block:
+        said = parsed(call.arguments)
+        if said is NOT_JSON:
+            said = call.arguments
+        return {
+            "type": "tool",
+            "tool_id": self._names.give(call.id),
+            "tool_name": call.name,
+            "tool_input": said,
+            "tool_status": "pending",
+        }
+
+    def _answer(self, step: Step, ids: tuple[str, ...]) -> None:
+        place, made = self._open.popleft()
+        parts = [piece.part for piece in self._pieces(step)]
+        result = next(part for part in parts if isinstance(part, Result))
+        made["tool_status"] = "error" if result.error else "completed"
+        made["tool_output"] = result.content
+        payload, shown = self._out[place]
+        self._out[place] = payload, tuple(dict.fromkeys((*shown, *ids)))
+
+
+def _words(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+class OpenViking(BuiltInFormat):
     """Lines of OpenViking's `messages.jsonl`."""
 
     name = NAME
-
-    def __init__(self, read: Read) -> None:
-        self._read_any = read
+    _writer = _OpenVikingWriter
 
     def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "parts": [{"type": "text", "text": text}]}
+        return {"role": role, "parts": [_words(text)]}
 
     def note(self, payload: Payload) -> MessageNote:
         role = check_role(payload, _ROLES)
@@ -72,82 +148,69 @@ class OpenViking:
             )
         if role != "system" and _is_plain(payload):
             return MessageNote(role=role, format=NAME)
-        return note_of(
-            NAME, "assistant" if _carries_tools(payload) else role, self.read(payload)
-        )
+        if _carries_tools(payload):
+            role = "assistant"
+        return note_of(NAME, role, self.read(payload))
 
     def read(self, payload: Payload) -> list[Piece]:
         assert isinstance(payload, dict)
         parts = payload.get("parts")
         if not isinstance(parts, list):
-            return [Piece(Text(_text(payload.get("content"))))]
+            return [Piece(Text(text(payload.get("content"))))]
         calls = payload.get("role") in ("assistant", "tool") or _carries_tools(payload)
-        return [piece for part in parts for piece in _pieces(part, calls=calls)]
-
-    def shape(
-        self,
-        steps: Sequence[Step],
-        *,
-        used: set[str],
-        first: bool,
-        goes_on: bool = False,
-    ) -> list[Shaped]:
-        return _OpenVikingWriter(self._read_any, used).shape(steps)
+        pieces: list[Piece] = []
+        for part in parts:
+            pieces += _pieces(part, calls=calls)
+        return pieces
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        return (
-            payloads  # OpenViking keeps no instructions among the messages of a session
-        )
+        # OpenViking keeps no instructions among the messages of a session.
+        return payloads
 
     def assembly(self) -> Assembly:
         return TextAssembly(self)
 
 
-def _is_plain(payload: dict[str, Any]) -> bool:
+def _is_plain(payload: Block) -> bool:
     parts = payload.get("parts")
     if not isinstance(parts, list):
         return is_words(payload.get("content"), ())
     return all(isinstance(part, dict) for part in parts) and is_words(parts, ("text",))
 
 
-def _carries_tools(payload: dict[str, Any]) -> bool:
+def _carries_tools(payload: Block) -> bool:
     parts = payload.get("parts")
-    return (
-        isinstance(parts, list)
-        and bool(parts)
-        and all(_kind(part) == "tool" for part in parts)
-    )
+    if not isinstance(parts, list) or not parts:
+        return False
+    return all(_kind(part) == "tool" for part in parts)
 
 
 def _kind(part: Any) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    return kind if isinstance(kind, str) and kind else "part"
+    return text(fields(part).get("type")) or "part"
 
 
 def _pieces(part: Any, *, calls: bool) -> list[Piece]:
     kind = _kind(part)
     if kind == "text":
-        return [Piece(Text(_text(part.get("text"))), part)]
+        return [Piece(Text(text(part.get("text"))), part)]
     if kind == "tool":
-        return _tool(part) if calls else [Piece(Text(_told(part)), part)]
+        return _tool(part) if calls else [Piece(Text(_tool_in_words(part)), part)]
     if kind == "image_url":
-        picture = part.get("image_url")
-        url = picture.get("url") if isinstance(picture, dict) else picture
-        return [
-            Piece(Image(url) if isinstance(url, str) and url else Other("image"), part)
-        ]
+        url = part.get("image_url")
+        if isinstance(url, dict):
+            url = url.get("url")
+        return [Piece(image(url), part)]
     if kind == "context" and not is_blank(part.get("abstract")):
         return [Piece(Text(part["abstract"]), part)]
     return [Piece(Other(kind), part)]
 
 
-def _tool(part: dict[str, Any]) -> list[Piece]:
-    call_id, arguments = _text(part.get("tool_id")), part.get("tool_input")
-    call = Call(
-        call_id,
-        _text(part.get("tool_name")),
-        dumped({} if arguments is None else arguments),
-    )
+def _tool(part: Block) -> list[Piece]:
+    call_id = text(part.get("tool_id"))
+    arguments = part.get("tool_input")
+    if arguments is None:
+        arguments = {}
+    call = Call(call_id, text(part.get("tool_name")), dumped(arguments))
     status = part.get("tool_status")
     if status in _OPEN or (status is None and part.get("tool_output") is None):
         return [Piece(call, part)]
@@ -155,100 +218,13 @@ def _tool(part: dict[str, Any]) -> list[Piece]:
     return [Piece(call, part), Piece(result, part)]
 
 
-def _told(part: dict[str, Any]) -> str:
+def _tool_in_words(part: Block) -> str:
     """A tool's part in words, where a user says something beside it."""
-    return f"[{_text(part.get('tool_name')) or 'tool'}] {_output(part)}".rstrip()
+    return f"[{text(part.get('tool_name')) or 'tool'}] {_output(part)}".rstrip()
 
 
-def _output(part: dict[str, Any]) -> str:
+def _output(part: Block) -> str:
     output = part.get("tool_output")
-    return (
-        output if isinstance(output, str) else "" if output is None else dumped(output)
-    )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-class _OpenVikingWriter:
-    """Writes one dialogue: results go into the part of their call."""
-
-    def __init__(self, read: Read, used: set[str]) -> None:
-        self._read = read
-        self._names = CallNames(used, length_max=256)
-        self._open: deque[tuple[int, dict[str, Any]]] = deque()
-        self._out: list[Shaped] = []
-
-    def shape(self, steps: Sequence[Step]) -> list[Shaped]:
-        for step in steps:
-            if step.role == "tool":
-                self._answer(step)
-                continue
-            payload = self._write(step)
-            if payload is not None:
-                self._out.append((payload, self._ids(step)))
-        return self._out
-
-    def _ids(self, step: Step) -> tuple[str, ...]:
-        return step.shows if step.source is None else (step.source.id,)
-
-    def _write(self, step: Step) -> Payload | None:
-        own = format_of(step) == NAME
-        if own and step.source is not None and step.source.note.plain:
-            payload: Payload = thaw(step.source.body)
-            return payload
-        pieces = pieces_of(step, self._read)
-        parts = [
-            part for piece in pieces if (part := self._part(piece, own=own)) is not None
-        ]
-        if not parts:
-            return None
-        base = thaw(step.source.body) if own and step.source is not None else {}
-        return {**base, "role": base.get("role", step.role), "parts": parts}
-
-    def _part(self, piece: Piece, *, own: bool) -> Any:
-        part = piece.part
-        if isinstance(part, Call):
-            made = dict(piece.raw) if own else self._call(part)
-            self._open.append((len(self._out), made))
-            return made
-        if own and piece.raw is not None:
-            return piece.raw
-        if isinstance(part, Text | Refusal):
-            return None if is_blank(part.text) else {"type": "text", "text": part.text}
-        if isinstance(part, Image):
-            return {"type": "image_url", "image_url": {"url": part.url}}
-        return (
-            None
-            if isinstance(part, Thinking | Result)
-            else {"type": "text", "text": stand_in(piece)}
-        )
-
-    def _call(self, call: Call) -> dict[str, Any]:
-        given = self._names.give(call.id)
-        said = (
-            msgspec.json.decode(call.arguments)
-            if is_json(call.arguments)
-            else call.arguments
-        )
-        return {
-            "type": "tool",
-            "tool_id": given,
-            "tool_name": call.name,
-            "tool_input": said,
-            "tool_status": "pending",
-        }
-
-    def _answer(self, step: Step) -> None:
-        place, made = self._open.popleft()
-        [piece] = [
-            piece
-            for piece in pieces_of(step, self._read)
-            if isinstance(piece.part, Result)
-        ][:1]
-        assert isinstance(piece.part, Result)
-        status = "error" if piece.part.error else "completed"
-        made.update(tool_status=status, tool_output=piece.part.content)
-        payload, ids = self._out[place]
-        self._out[place] = payload, tuple(dict.fromkeys((*ids, *self._ids(step))))
+    if output is None or isinstance(output, str):
+        return output or ""
+    return dumped(output)

@@ -1,79 +1,128 @@
 """What formats do alike when they shape a dialogue: pass plain payloads on, merge neighbours of one
-side.
-
-A format brings a `DialogueWriter`, made anew for each shaping; `dialogue` walks the steps with it.
+side, give every call an id of its own and its result the same.
 """
 
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Image, Other, Refusal, Text, freeze, thaw
+from holdfast.domain.message import Image, Other, Refusal, Text, thaw
 from holdfast.domain.repair import Piece, Read, Step, StoredMessage
+from holdfast.formats.call_ids import CallNames
 from holdfast.formats.format import Shaped
+from holdfast.formats.reading import NOT_JSON, Block, dumped, is_blank, parsed, text
 
 NO_OUTPUT = "(no output)"
 
 _decode = msgspec.json.Decoder().decode
 
 
-class DialogueWriter(Protocol):
-    """Writes steps in one format. `sides` tells which roles merge with their neighbours, and as
-    what.
+class DialogueWriter:
+    """Writes one dialogue in one format, and is made anew for each. A format's own adds `write`,
+    and `join` where neighbours merge.
+
+    `sides` says which roles merge with their neighbours, and as what. `used` is shared with
+    whoever goes on shaping the same dialogue.
     """
 
     name: str
-    sides: dict[str, str | None]
+    sides: dict[str, str | None] = {
+        "user": "user",
+        "assistant": "assistant",
+        "tool": None,
+        "system": None,
+    }
+    id_length_max = 64
+    has_strict_ids = False
 
-    def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
-        """The payload of a step, None when this format has nothing to show; `joined`: it continues
-        the last payload.
-        """
-        ...
+    def __init__(self, read: Read, used: set[str]) -> None:
+        self._read = read
+        self._names = self._fresh_names(used)
+        # Ids of calls that were written and not answered yet: results stand in call order.
+        self._pending: deque[str] = deque()
 
-    def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
-        """Neighbours of one side as one payload."""
-        ...
-
-
-def dialogue(steps: Sequence[Step], writer: DialogueWriter) -> list[Shaped]:
-    """Payloads for these steps, each with the ids of the messages it shows."""
-    out: list[Shaped] = []
-    append, name, sides = out.append, writer.name, writer.sides
-    last: str | None = None
-    run: list[Shaped] = []
-    for step in steps:
-        source = step.source
-        is_plain = (
-            source is not None and source.note.plain and source.note.format == name
-        )
-        if is_plain and step.role != last and not run:
-            # The way of nearly every message of a long context: no merge, no reading, one decode.
-            last = step.role
-            try:
-                append((_decode(source.body), (source.id,)))  # type: ignore[union-attr]
-            except msgspec.DecodeError:
-                append((thaw(source.body), (source.id,)))  # type: ignore[union-attr]
-            continue
-        side = sides[step.role]
-        shaped = _shaped(
-            step, writer, plain=is_plain, joined=side is not None and side == last
-        )
-        if shaped is None:
-            continue
-        if side != last or side is None:
+    def shape(self, steps: Sequence[Step]) -> list[Shaped]:
+        """Payloads for these steps, each with the ids of the messages it shows."""
+        out: list[Shaped] = []
+        append, name, sides = out.append, self.name, self.sides
+        last: str | None = None
+        run: list[Shaped] = []
+        for step in steps:
+            source = step.source
+            side = sides[step.role]
+            joins = side is not None and side == last
+            if source is not None and source.note.plain and source.note.format == name:
+                # The way of nearly every message of a long context: one decode, no reading.
+                try:
+                    payload = _decode(source.body)
+                except msgspec.DecodeError:
+                    payload = thaw(source.body)
+            else:
+                payload = self.write(step, joined=joins)
+                if payload is None:
+                    continue
+            shaped = payload, step.shows if source is None else (source.id,)
+            if joins:
+                run = run or [out[-1]]
+                run.append(shaped)
+                continue
             if run:
-                out[-1] = _joined(run, writer)
+                out[-1] = self._joined(run)
                 run = []
             append(shaped)
             last = side
-        else:
-            run = run or [out[-1]]
-            run.append(shaped)
-    if run:
-        out[-1] = _joined(run, writer)
-    return out
+        if run:
+            out[-1] = self._joined(run)
+        return out
+
+    def write(self, step: Step, *, joined: bool) -> Block | None:
+        """The payload of a step, None when this format has nothing to show; `joined`: it continues
+        the last payload.
+        """
+        raise NotImplementedError
+
+    def join(self, payloads: Sequence[Any]) -> Block:
+        """Neighbours of one side as one payload."""
+        raise AssertionError("no side of this format joins")
+
+    def _joined(self, run: Sequence[Shaped]) -> Shaped:
+        ids: list[str] = []
+        for _, shown in run:
+            ids += shown
+        return self.join([payload for payload, _ in run]), tuple(ids)
+
+    def _fresh_names(self, used: set[str]) -> CallNames:
+        return CallNames(
+            used, length_max=self.id_length_max, strict=self.has_strict_ids
+        )
+
+    def _open_call(self, call_id: str) -> str:
+        """The id that a call is written under; its result takes it from `_pending`."""
+        given = self._names.give(call_id)
+        self._pending.append(given)
+        return given
+
+    def _pieces(self, step: Step) -> Sequence[Piece]:
+        """A step's pieces, read from its source where repair didn't have to."""
+        source = step.source
+        if source is None:
+            return step.pieces
+        return self._read(source.note.format, source.body)
+
+    def _is_own(self, step: Step) -> bool:
+        """Whether the raw blocks of a step's pieces are of this format."""
+        if step.source is None:
+            return step.format == self.name
+        return step.source.note.format == self.name
+
+    def _own_payload(self, step: Step) -> Any:
+        """The payload of a step that is a stored message of this format, whole; else None."""
+        source = step.source
+        if source is None or source.note.format != self.name:
+            return None
+        return thaw(source.body)
 
 
 def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
@@ -89,40 +138,7 @@ def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
     return True
 
 
-def _shaped(
-    step: Step, writer: DialogueWriter, *, plain: bool, joined: bool
-) -> Shaped | None:
-    source = step.source
-    if plain and source is not None:
-        return thaw(source.body), (source.id,)
-    payload = writer.write(step, joined=joined)
-    if payload is None:
-        return None
-    return payload, (source.id,) if source is not None else step.shows
-
-
-def _joined(run: Sequence[Shaped], writer: DialogueWriter) -> Shaped:
-    return writer.join([payload for payload, _ in run]), tuple(
-        one for _, ids in run for one in ids
-    )
-
-
-def pieces_of(step: Step, read: Read) -> Sequence[Piece]:
-    """A step's pieces, read from its source where repair didn't have to."""
-    source = step.source
-    return step.pieces if source is None else read(source.note.format, source.body)
-
-
-def format_of(step: Step) -> str:
-    """Whose raw blocks a step's pieces hold."""
-    return step.format if step.source is None else step.source.note.format
-
-
-def is_blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text or text.isspace()
-
-
-def public(payload: dict[str, Any]) -> dict[str, Any]:
+def public(payload: Block) -> Block:
     """The payload without private keys: a provider refuses what it doesn't know."""
     if any(key.startswith("_") for key in payload):
         return {key: value for key, value in payload.items() if not key.startswith("_")}
@@ -154,29 +170,27 @@ def stand_ins(pieces: Sequence[Piece]) -> str:
 
 def stand_in(piece: Piece) -> str:
     """A word for a part that a format can't express."""
-    return f"[{piece.part.kind}]" if isinstance(piece.part, Other) else "[image]"
+    if isinstance(piece.part, Other):
+        return f"[{piece.part.kind}]"
+    return "[image]"
 
 
-def is_json(text: str) -> bool:
-    """Whether arguments were fully said."""
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    return True
+def output_text(content: str) -> str:
+    """What a tool answered; providers refuse an answer that is empty."""
+    if is_blank(content):
+        return NO_OUTPUT
+    return content
 
 
 def whole_arguments(said: Any) -> str:
     """Arguments as a provider takes them back: what was said, where that is JSON. Half an object,
     as an answer that was cut off at its limit leaves it, is handed on in words.
     """
-    if not isinstance(said, str):
-        return dumped(said) if isinstance(said, dict | list) else "{}"
+    if isinstance(said, dict | list):
+        return dumped(said)
     if is_blank(said):
         return "{}"
-    return said if is_json(said) else dumped({"arguments": said})
-
-
-def dumped(value: Any) -> str:
-    """Arguments as JSON text."""
-    return freeze(value).decode()
+    words = text(said)
+    if parsed(words) is NOT_JSON:
+        return dumped({"arguments": words})
+    return words

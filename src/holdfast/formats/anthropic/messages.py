@@ -6,11 +6,9 @@ not at all (I-14, FAULTS E8).
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from holdfast.domain.message import (
     Call,
-    Image,
     MessageNote,
     Other,
     Part,
@@ -20,40 +18,32 @@ from holdfast.domain.message import (
     Text,
     Thinking,
 )
-from holdfast.domain.repair import Piece, Read, Step
+from holdfast.domain.repair import Piece, Step
 from holdfast.formats.anthropic.stream import AnthropicAssembly
-from holdfast.formats.anthropic.writer import AnthropicWriter, image_url, paired
-from holdfast.formats.format import Assembly, Shaped
+from holdfast.formats.anthropic.writer import NAME, AnthropicWriter, image_url, paired
+from holdfast.formats.format import BuiltInFormat, Shaped
 from holdfast.formats.notes import check_content, check_role, is_words, note_of
-from holdfast.formats.shaping import dialogue, dumped, is_blank
+from holdfast.formats.reading import Block, dumped, image, is_blank, text, texts_of
 
-NAME = "anthropic"
 EARLIER = "(earlier messages are not shown)"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _PLAIN_KEYS = frozenset({"role", "content"})
 
 
-class Anthropic:
+class Anthropic(BuiltInFormat):
     """Messages API messages."""
 
     name = NAME
-
-    def __init__(self, read: Read) -> None:
-        self._read_any = read
-
-    def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "content": text}
+    _writer = AnthropicWriter
+    _assembly = AnthropicAssembly
 
     def note(self, payload: Payload) -> MessageNote:
         role = check_role(payload, _ROLES)
         assert isinstance(payload, dict)
         content = payload.get("content")
         check_content(content)
-        if (
-            role != "system"
-            and payload.keys() <= _PLAIN_KEYS
-            and is_words(content, ("text",))
-        ):
+        is_bare = role != "system" and payload.keys() <= _PLAIN_KEYS
+        if is_bare and is_words(content, ("text",)):
             return MessageNote(role=role, format=NAME)
         return note_of(NAME, role, self.read(payload))
 
@@ -72,12 +62,11 @@ class Anthropic:
         first: bool,
         goes_on: bool = False,
     ) -> list[Shaped]:
-        shaped = dialogue(steps, AnthropicWriter(self._read_any, used))
-        last = shaped[-1:] if goes_on else []
-        shaped = [
-            (_paired(payload), ids)
-            for payload, ids in shaped[: len(shaped) - len(last)]
-        ] + last
+        shaped = super().shape(steps, used=used, first=first)
+        # The provider itself goes on with what the last message has begun.
+        settled = len(shaped) - 1 if goes_on else len(shaped)
+        for at, (payload, ids) in enumerate(shaped[: max(settled, 0)]):
+            shaped[at] = _paired(payload), ids
         if first and shaped and shaped[0][0]["role"] != "user":  # type: ignore[call-overload]
             shaped.insert(0, ({"role": "user", "content": EARLIER}, ()))
         return shaped
@@ -93,18 +82,11 @@ class Anthropic:
         if isinstance(content, str):
             content = content.rstrip()
         elif content[-1]["type"] == "text":
-            content = [
-                *content[:-1],
-                {**content[-1], "text": content[-1]["text"].rstrip()},
-            ]
-        return (
-            payloads
-            if content == last["content"]
-            else [*payloads[:-1], {**last, "content": content}]
-        )
-
-    def assembly(self) -> Assembly:
-        return AnthropicAssembly(self.note)
+            *before, block = content
+            content = [*before, {**block, "text": block["text"].rstrip()}]
+        if content == last["content"]:
+            return payloads
+        return [*payloads[:-1], {**last, "content": content}]
 
 
 def _paired(payload: Payload) -> Payload:
@@ -116,49 +98,34 @@ def _paired(payload: Payload) -> Payload:
     if payload["role"] != "assistant" or isinstance(content, str):
         return payload
     blocks = paired(content)
-    return payload if blocks is content else {**payload, "content": blocks}
+    if blocks is content:
+        return payload
+    return {**payload, "content": blocks}
 
 
-def _part(block: dict[str, Any]) -> Part:
+def _part(block: Block) -> Part:
     kind = block["type"]
     if kind == "text":
-        return Text(_text(block.get("text")))
+        return Text(text(block.get("text")))
     if kind == "thinking":
-        return Thinking(
-            _text(block.get("thinking")), signed=not is_blank(block.get("signature"))
-        )
+        signed = not is_blank(block.get("signature"))
+        return Thinking(text(block.get("thinking")), signed=signed)
     if kind == "redacted_thinking":
         return Thinking("", signed=not is_blank(block.get("data")))
     if kind == "tool_use":
-        return Call(_text(block.get("id")), _text(block.get("name")), _arguments(block))
+        return Call(text(block.get("id")), text(block.get("name")), _arguments(block))
     if kind == "tool_result":
         error = block.get("is_error") is True
-        return Result(
-            _text(block.get("tool_use_id")),
-            _result_text(block.get("content")),
-            error=error,
-        )
+        words = texts_of(block.get("content"))
+        return Result(text(block.get("tool_use_id")), words, error=error)
     if kind == "image":
-        url = image_url(block)
-        return Image(url) if url else Other("image")
+        return image(image_url(block))
     return Other(kind)
 
 
-def _arguments(block: dict[str, Any]) -> str:
+def _arguments(block: Block) -> str:
     """Arguments as JSON text; of a call that was cut off, the text that had arrived."""
     cut = block.get("partial_json")
-    return cut if isinstance(cut, str) else dumped(block.get("input", {}))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _result_text(content: Any) -> str:
-    if isinstance(content, list):
-        blocks = [block for block in content if isinstance(block, dict)]
-        return "\n".join(
-            _text(b.get("text")) if b.get("type") == "text" else f"[{b.get('type')}]"
-            for b in blocks
-        )
-    return _text(content)
+    if isinstance(cut, str):
+        return cut
+    return dumped(block.get("input", {}))

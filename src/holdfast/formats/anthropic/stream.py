@@ -6,14 +6,18 @@ another guise (`text`, `input_json`, …); those guises are passed over, or word
 
 from typing import Any
 
-import msgspec
-
-from holdfast.domain.chunk import Delta
 from holdfast.domain.message import Payload
-from holdfast.formats.assembling import Assembling, counts
+from holdfast.formats.assembling import Assembling, Deltas, counts, name_of
 from holdfast.formats.merging import merged
+from holdfast.formats.reading import (
+    NOT_JSON,
+    Block,
+    dumped,
+    parsed,
+    without,
+    without_nulls,
+)
 from holdfast.formats.sdk_objects import field, plain
-from holdfast.formats.shaping import dumped
 
 _GROWS = {
     "text_delta": ("text", "text"),
@@ -27,7 +31,7 @@ _OPENED = {"text": ("text",), "thinking": ("thinking", "signature")}
 class AnthropicAssembly(Assembling):
     """One streamed reply, complete at `message_stop`."""
 
-    def take(self, chunk: Any) -> list[Delta]:
+    def take(self, chunk: Any) -> Deltas:
         """An event as deltas; none for events that only frame others."""
         kind = field(chunk, "type")
         if kind == "content_block_delta":
@@ -36,145 +40,132 @@ class AnthropicAssembly(Assembling):
             return _opened(field(chunk, "index"), plain(field(chunk, "content_block")))
         if kind == "message_start":
             message = field(chunk, "message")
-            facts = {
-                "model": _name(field(message, "model")),
-                "id": _name(field(message, "id")),
-            }
-            return [("meta", 0, {**facts, "usage": _usage(field(message, "usage"))})]
+            names = {"model": name_of(message, "model"), "id": name_of(message, "id")}
+            return [("meta", 0, {**names, "usage": _usage(message)})]
         if kind == "message_delta":
             return _closing(chunk)
         if kind == "message_stop":
             return [("done", 0, None)]
         if kind == "error":
-            return [
-                (
-                    "meta",
-                    0,
-                    {"finish": f"error: {field(field(chunk, 'error'), 'type')}"},
-                )
-            ]
+            problem = field(field(chunk, "error"), "type")
+            return [("meta", 0, {"finish": f"error: {problem}"})]
         return []
 
     def _put(self, index: int, block: Any) -> None:
         kind = block.get("type")
-        if kind == "citations_delta":
-            block = {"citations": [block.get("citation")]}
-        elif isinstance(kind, str) and kind.endswith("_delta"):
-            # A kind of delta that is newer than this code: it grows the keys of its block that it
-            # names.
-            block = {key: value for key, value in block.items() if key != "type"}
-        else:
+        if not _is_delta(kind):
             self._parts[index] = block
             return
+        if kind == "citations_delta":
+            block = {"citations": [block.get("citation")]}
+        else:
+            # A kind of delta that is newer than this code: it grows the keys of its block that it
+            # names.
+            block = without(block, ("type",))
         opened = self._parts.get(index) or {"type": "text"}
         # `citations: null` may grow
-        said = {key: value for key, value in opened.items() if value is not None}
-        self._parts[index] = merged(said, block)
+        self._parts[index] = merged(without_nulls(opened), block)
 
     def _payload(self) -> Payload | None:
         blocks = [self._block(index) for index in self._indexes()]
-        return (
-            {"role": "assistant", "content": blocks, **self._meta.get("beside", {})}
-            if blocks
-            else None
-        )
+        if not blocks:
+            return None
+        return {"role": "assistant", "content": blocks, **self._meta.get("beside", {})}
 
-    def _block(self, index: int) -> dict[str, Any]:
-        block: dict[str, Any] = dict(self._parts.get(index, ()))
+    def _block(self, index: int) -> Block:
+        block: Block = dict(self._parts.get(index, ()))
         call = self._calls.get(index)
         if call is not None:
             block = {"type": "tool_use", **block, **call}
         arguments = self._joined(index, "arguments")
         if call is not None or arguments is not None:
             block.update(_input(arguments, whole=self._complete))
-        for kind, name in (
-            ("text", "text"),
-            ("thinking", "thinking"),
-            ("signature", "signature"),
-        ):
+        for kind in ("text", "thinking", "signature"):
             grown = self._joined(index, kind)
             if grown is not None:
                 block.setdefault("type", "thinking" if kind == "signature" else kind)
-                block[name] = grown
+                block[kind] = grown
         return block
 
 
-def _grown(index: int, delta: Any) -> list[Delta]:
+def _is_delta(kind: Any) -> bool:
+    return isinstance(kind, str) and kind.endswith("_delta")
+
+
+def _grown(index: int, delta: Any) -> Deltas:
     kind = field(delta, "type")
     grows = _GROWS.get(kind)
     if grows is not None:
-        value = field(delta, grows[1])
-        return [(grows[0], index, value)] if value else []
-    return (
-        [("part", index, plain(delta))]
-        if isinstance(kind, str) and kind.endswith("_delta")
-        else []
-    )
+        grown, name = grows
+        value = field(delta, name)
+        return [(grown, index, value)] if value else []
+    if _is_delta(kind):
+        return [("part", index, plain(delta))]
+    return []
 
 
-def _closing(chunk: Any) -> list[Delta]:
+def _closing(chunk: Any) -> Deltas:
     """Why the message stopped. What else is said of it stands beside its content, as in a message
     that was not streamed: the container that code ran in, the stop sequence, the details of a
     refusal.
     """
     delta = field(chunk, "delta")
-    facts: dict[str, Any] = {"usage": _usage(field(chunk, "usage"))}
+    facts: Block = {"usage": _usage(chunk)}
     finish = field(delta, "stop_reason")
     if finish:
         facts["finish"] = str(finish)
-    said = {
-        name: plain(field(delta, name))
-        for name in ("container", "stop_sequence", "stop_details")
-    }
-    beside = {name: value for name, value in said.items() if value is not None}
+    beside = {}
+    for name in ("container", "stop_sequence", "stop_details"):
+        value = plain(field(delta, name))
+        if value is not None:
+            beside[name] = value
     if beside:
         facts["beside"] = beside
     return [("meta", 0, facts)]
 
 
-def _name(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _opened(index: int, block: dict[str, Any]) -> list[Delta]:
+def _opened(index: int, block: Block) -> Deltas:
     """The deltas of a block's start. What it brings along already grows the part like the deltas
     after it do.
     """
     kind = block["type"]
     if kind == "tool_use":
-        out: list[Delta] = [
-            ("call", index, {"id": block.get("id", ""), "name": block.get("name", "")})
-        ]
-        rest = {
-            key: value
-            for key, value in block.items()
-            if key not in ("id", "name", "input")
-        }
-        if rest.keys() != {"type"}:
-            out.insert(0, ("part", index, rest))
-        if block.get("input"):
-            out.append(("arguments", index, dumped(block["input"])))
-        return out
+        return _opened_call(index, block)
     growing = _OPENED.get(kind, ())
-    out = [("part", index, {**block, **{name: "" for name in growing}})]
-    out.extend((name, index, block[name]) for name in growing if block.get(name))
+    out: Deltas = [("part", index, {**block, **dict.fromkeys(growing, "")})]
+    for name in growing:
+        if block.get(name):
+            out.append((name, index, block[name]))
     return out
 
 
-def _input(arguments: str | None, *, whole: bool) -> dict[str, Any]:
+def _opened_call(index: int, block: Block) -> Deltas:
+    out: Deltas = []
+    rest = without(block, ("id", "name", "input"))
+    if rest.keys() != {"type"}:
+        out.append(("part", index, rest))
+    call = {"id": block.get("id", ""), "name": block.get("name", "")}
+    out.append(("call", index, call))
+    if block.get("input"):
+        out.append(("arguments", index, dumped(block["input"])))
+    return out
+
+
+def _input(arguments: str | None, *, whole: bool) -> Block:
     """The call's input; text that is not JSON (yet) is kept as it arrived."""
-    if not arguments:
-        return {"input": {}} if whole else {"input": {}, "partial_json": ""}
-    try:
-        return {"input": msgspec.json.decode(arguments)}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return {"input": {}, "partial_json": arguments}
+    if not arguments and whole:
+        return {"input": {}}
+    value = parsed(arguments or "")
+    if value is NOT_JSON:
+        return {"input": {}, "partial_json": arguments or ""}
+    return {"input": value}
 
 
-def _usage(usage: Any) -> dict[str, int]:
+def _usage(said: Any) -> dict[str, int]:
     return counts(
-        input=field(usage, "input_tokens"),
-        output=field(usage, "output_tokens"),
-        cached=field(usage, "cache_read_input_tokens"),
-        reasoning=field(field(usage, "output_tokens_details"), "thinking_tokens"),
+        field(said, "usage"),
+        input="input_tokens",
+        output="output_tokens",
+        cached="cache_read_input_tokens",
+        reasoning="output_tokens_details.thinking_tokens",
     )

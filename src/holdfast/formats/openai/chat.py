@@ -5,13 +5,12 @@ servers add what the model thought as `reasoning_content` or `reasoning`, pictur
 much else; all of it is stored and sent back as it came.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from holdfast.domain.message import (
     USUAL_FORMAT,
     Call,
-    Image,
     MessageNote,
     Other,
     Part,
@@ -22,13 +21,21 @@ from holdfast.domain.message import (
     Text,
     Thinking,
 )
-from holdfast.domain.repair import Piece, Read, Step
+from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
-from holdfast.formats.format import Assembly, Shaped
+from holdfast.formats.format import BuiltInFormat
 from holdfast.formats.notes import check_content, check_role, is_words, note_of
 from holdfast.formats.openai.chat_stream import ChatAssembly
 from holdfast.formats.openai.chat_writer import REASONING_KEYS, ChatWriter, calls_in
-from holdfast.formats.shaping import dialogue, dumped, is_blank
+from holdfast.formats.reading import (
+    Block,
+    dumped,
+    fields,
+    image,
+    is_blank,
+    text,
+    texts_of,
+)
 
 NAME = USUAL_FORMAT
 _ROLES: dict[str, Role] = {
@@ -44,150 +51,121 @@ _USUAL = {role: MessageNote(role=role, format=NAME) for role in ("user", "assist
 """The notes of nearly every message: those that are only words."""
 
 
-class OpenAIChat:
+class OpenAIChat(BuiltInFormat):
     """Chat Completions messages."""
 
     name = NAME
-
-    def __init__(self, read: Read) -> None:
-        self._read_any = read
-
-    def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "content": text}
+    _writer = ChatWriter
+    _assembly = ChatAssembly
 
     def note(self, payload: Payload) -> MessageNote:
-        if type(payload) is dict and payload.keys() == _PLAIN_KEYS:
-            usual = (
-                _USUAL.get(payload["role"]) if type(payload["role"]) is str else None
-            )
-            if (
-                usual is not None
-                and type(payload["content"]) is str
-                and not is_blank(payload["content"])
-            ):
-                return usual
+        usual = _usual_note(payload)
+        if usual is not None:
+            return usual
         role = check_role(payload, _ROLES)
         assert isinstance(payload, dict)
         content = payload.get("content")
         check_content(content)
-        if (
-            role != "tool"
-            and payload.keys() <= _PLAIN_KEYS
-            and is_words(content, ("text",))
-        ):
+        is_bare = role != "tool" and payload.keys() <= _PLAIN_KEYS
+        if is_bare and is_words(content, ("text",)):
             return MessageNote(role=role, format=NAME)
-        _check_calls(payload.get("tool_calls"), payload.get("function_call"))
+        _check_calls(payload)
         return note_of(NAME, role, self.read(payload))
 
     def read(self, payload: Payload) -> list[Piece]:
         assert isinstance(payload, dict)
         content = payload.get("content")
-        if payload["role"] in ("tool", "function"):
-            call_id = (
-                payload.get("tool_call_id")
-                if payload["role"] == "tool"
-                else payload.get("name")
-            )
-            return [Piece(Result(_text(call_id), _result_text(content)), payload)]
+        # Functions came before tools in this API: their results name the function, and have no id.
+        if payload["role"] == "function":
+            return [
+                Piece(Result(text(payload.get("name")), texts_of(content)), payload)
+            ]
+        if payload["role"] == "tool":
+            call_id = text(payload.get("tool_call_id"))
+            return [Piece(Result(call_id, texts_of(content)), payload)]
         if type(content) is str and payload.keys() == _PLAIN_KEYS:
             # nearly all: nothing beside the words has to be looked for
             return [Piece(Text(content))]
-        pieces = [
-            Piece(Thinking(payload[key]), payload[key])
-            for key in REASONING_KEYS
-            if isinstance(payload.get(key), str)
-        ][:1]
-        if isinstance(content, str):
-            pieces.append(Piece(Text(content)))
-        else:
-            pieces.extend(Piece(_part(block), block) for block in content or ())
-        pieces.extend(_spoken_beside(payload))
-        if not is_blank(payload.get("refusal")):
-            pieces.append(Piece(Refusal(payload["refusal"])))
-        pieces.extend(Piece(_call(call), call) for call in calls_in(payload))
-        return pieces
-
-    def shape(
-        self,
-        steps: Sequence[Step],
-        *,
-        used: set[str],
-        first: bool,
-        goes_on: bool = False,
-    ) -> list[Shaped]:
-        return dialogue(steps, ChatWriter(self._read_any))
-
-    def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
-        if instructions is None or is_blank(instructions):
-            return payloads
-        return [{"role": "system", "content": instructions}, *payloads]
-
-    def assembly(self) -> Assembly:
-        return ChatAssembly(self.note)
+        return list(_pieces(payload, content))
 
 
-def _check_calls(calls: Any, single: Any) -> None:
-    if single is not None and not isinstance(single, dict):
-        raise InvalidMessage(
-            problem=f"a call is a dict, not a {type(single).__name__}",
-            place="function_call",
-        )
-    if calls is not None and not isinstance(calls, list):
-        raise InvalidMessage(
-            problem=f"calls are a list, not a {type(calls).__name__}",
-            place="tool_calls",
-        )
-    for index, call in enumerate(calls or ()):
-        if not isinstance(call, dict):
-            problem = f"a call is a dict, not a {type(call).__name__}"
-            raise InvalidMessage(problem=problem, place=f"tool_calls[{index}]")
+def _usual_note(payload: Payload) -> MessageNote | None:
+    """The note of a message that is a role and some words, told at a glance; None for others."""
+    if type(payload) is not dict or payload.keys() != _PLAIN_KEYS:
+        return None
+    role, content = payload["role"], payload["content"]
+    if type(role) is not str or type(content) is not str or is_blank(content):
+        return None
+    return _USUAL.get(role)
 
 
-def _spoken_beside(payload: dict[str, Any]) -> Iterable[Piece]:
-    """What a reply says beside its content: speech, by its transcript, and pictures."""
-    audio = payload.get("audio")
-    if isinstance(audio, dict) and not is_blank(audio.get("transcript")):
+def _check_calls(payload: Block) -> None:
+    single = payload.get("function_call")
+    if single is not None:
+        _check_call(single, "function_call")
+    calls = payload.get("tool_calls")
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        problem = f"calls are a list, not a {type(calls).__name__}"
+        raise InvalidMessage(problem=problem, place="tool_calls")
+    for index, call in enumerate(calls):
+        _check_call(call, f"tool_calls[{index}]")
+
+
+def _check_call(call: Any, place: str) -> None:
+    if not isinstance(call, dict):
+        problem = f"a call is a dict, not a {type(call).__name__}"
+        raise InvalidMessage(problem=problem, place=place)
+
+
+def _pieces(payload: Block, content: Any) -> Iterator[Piece]:
+    for key in REASONING_KEYS:
+        thought = payload.get(key)
+        if isinstance(thought, str):
+            yield Piece(Thinking(thought), thought)
+            break
+    if isinstance(content, str):
+        yield Piece(Text(content))
+    else:
+        for block in content or ():
+            yield Piece(_part(block), block)
+    audio = fields(payload.get("audio"))
+    if not is_blank(audio.get("transcript")):
         yield Piece(Text(audio["transcript"]))
     images = payload.get("images")
-    for image in images if isinstance(images, list) else ():
-        if isinstance(image, dict):
-            yield Piece(_part({**image, "type": "image_url"}), None)
+    if isinstance(images, list):
+        for each in images:
+            if isinstance(each, dict):
+                yield Piece(_part({**each, "type": "image_url"}))
+    if not is_blank(payload.get("refusal")):
+        yield Piece(Refusal(payload["refusal"]))
+    for call in calls_in(payload):
+        yield Piece(_call(call), call)
 
 
-def _call(call: dict[str, Any]) -> Call:
-    said = call.get("function") or call.get("custom")
-    said = said if isinstance(said, dict) else {}
+def _call(call: Block) -> Call:
+    said = fields(call.get("function") or call.get("custom"))
     arguments = said.get("arguments", said.get("input"))
     # not the API's own way, but that of servers that nearly speak it
     if isinstance(arguments, dict | list):
         arguments = dumped(arguments)
-    return Call(_text(call.get("id")), _text(said.get("name")), _text(arguments))
+    return Call(text(call.get("id")), text(said.get("name")), text(arguments))
 
 
-def _part(block: dict[str, Any]) -> Part:
+def _part(block: Block) -> Part:
     kind = block["type"]
     if kind == "text":
-        return Text(_text(block.get("text")))
+        return Text(text(block.get("text")))
     if kind == "refusal":
-        return Refusal(_text(block.get("refusal")))
+        return Refusal(text(block.get("refusal")))
     if kind == "image_url":
         url = block.get("image_url")
-        url = url.get("url") if isinstance(url, dict) else url
-        return Image(url) if isinstance(url, str) and url else Other("image")
+        if isinstance(url, dict):
+            url = url.get("url")
+        return image(url)
     if kind == "thinking":
-        return Thinking(_result_text(block.get("thinking")))
-    return Other({"input_audio": "audio"}.get(kind, kind))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _result_text(content: Any) -> str:
-    if isinstance(content, list):
-        blocks = [block for block in content if isinstance(block, dict)]
-        return "\n".join(
-            _text(b.get("text")) if b.get("type") == "text" else f"[{b.get('type')}]"
-            for b in blocks
-        )
-    return _text(content)
+        return Thinking(texts_of(block.get("thinking")))
+    if kind == "input_audio":
+        return Other("audio")
+    return Other(kind)

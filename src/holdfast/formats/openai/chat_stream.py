@@ -14,12 +14,11 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection
 from typing import Any
 
-from holdfast.domain.chunk import Delta
 from holdfast.domain.message import MessageNote, Payload
-from holdfast.formats.assembling import Assembling, counts
+from holdfast.formats.assembling import Assembling, Deltas, counts
 from holdfast.formats.merging import merged
+from holdfast.formats.reading import Block, dumped, without, without_nulls
 from holdfast.formats.sdk_objects import field, plain
-from holdfast.formats.shaping import dumped
 
 _FIELDS = (
     ("content", "text", 0),
@@ -30,7 +29,8 @@ _FIELDS = (
 _CALLS_FROM = 4
 _TRANSCRIPT = 900
 _CONTENT_FROM = 1000
-_MORE, _AROUND = -1, -2
+_MORE = -1
+_AROUND = -2
 
 _OWN_KEYS = frozenset(
     {"role", "tool_calls", "function_call", "audio", *(name for name, _, _ in _FIELDS)}
@@ -67,15 +67,16 @@ class ChatAssembly(Assembling):
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         super().__init__(note)
         self._model: str | None = None
+        # the calls so far, by the index that the server gives each, and their ids in order
         self._slots: dict[int, int] = {}
         self._opened: list[str] = []
         # the kinds of the content's blocks so far, if it comes in blocks
         self._blocks: list[str] = []
         self._broke = False
 
-    def take(self, chunk: Any) -> list[Delta]:
+    def take(self, chunk: Any) -> Deltas:
         """A chunk as deltas; of several choices only the first is the message."""
-        out: list[Delta] = []
+        out: Deltas = []
         model = field(chunk, "model")
         if model and model != self._model:
             self._model = str(model)
@@ -89,12 +90,10 @@ class ChatAssembly(Assembling):
         usage = field(chunk, "usage")
         if usage:
             out.append(("meta", 0, {"usage": _usage(usage)}))
-        around = _extra(chunk, _FRAME_KEYS)
-        if around:
-            out.append(("part", _AROUND, around))
+        _keep_rest(chunk, _FRAME_KEYS, _AROUND, out)
         return out
 
-    def _take_choice(self, choice: Any, out: list[Delta]) -> None:
+    def _take_choice(self, choice: Any, out: Deltas) -> None:
         delta = field(choice, "delta") or field(choice, "message")
         if delta is not None:
             self._take_delta(delta, out)
@@ -105,7 +104,7 @@ class ChatAssembly(Assembling):
             if not self._broke:
                 out.append(("done", 0, None))
 
-    def _take_delta(self, delta: Any, out: list[Delta]) -> None:
+    def _take_delta(self, delta: Any, out: Deltas) -> None:
         # Nearly every chunk of a stream says some words and nothing else.
         if type(delta) is dict and len(delta) == 1 and not self._blocks:
             words = delta.get("content")
@@ -124,11 +123,9 @@ class ChatAssembly(Assembling):
         audio = plain(field(delta, "audio"))
         if isinstance(audio, dict):
             self._take_audio(audio, out)
-        more = _extra(delta, _OWN_KEYS)
-        if more:
-            out.append(("part", _MORE, more))
+        _keep_rest(delta, _OWN_KEYS, _MORE, out)
 
-    def _take_fields(self, delta: Any, out: list[Delta]) -> None:
+    def _take_fields(self, delta: Any, out: Deltas) -> None:
         for name, kind, index in _FIELDS:
             value = field(delta, name)
             if not value:
@@ -140,72 +137,73 @@ class ChatAssembly(Assembling):
             else:
                 out.append(("part", _MORE, {name: plain(value)}))
 
-    def _take_blocks(self, content: Any, out: list[Delta]) -> None:
+    def _take_blocks(self, content: Any, out: Deltas) -> None:
         """Content as a list of blocks, whose texts grow like any text; words after blocks are one
         more block.
         """
-        blocks = content if isinstance(content, list | tuple) else [content]
-        for block in blocks:
-            said = (
-                {"type": "text", "text": block}
-                if isinstance(block, str)
-                else plain(block)
-            )
-            if not isinstance(said, dict):
+        if not isinstance(content, list | tuple):
+            content = [content]
+        for block in content:
+            said = plain(block)
+            if isinstance(said, str):
+                said = {"type": "text", "text": said}
+            elif not isinstance(said, dict):
                 said = {"type": "text", "text": dumped(said)}
-            kind = str(said.get("type") or "unknown")
-            if not self._blocks or self._blocks[-1] != kind:
-                self._blocks.append(kind)
-            index = _CONTENT_FROM + len(self._blocks) - 1
-            text = said.get("text")
-            if kind == "text" and isinstance(text, str):
-                said = dict(said)
-                del said["text"]
-                out.append(("text", index, text))
-            if kind != "text" or said.keys() != {"type"}:
-                out.append(("part", index, {**said, "type": kind}))
+            self._take_block(said, out)
 
-    def _take_audio(self, audio: dict[str, Any], out: list[Delta]) -> None:
+    def _take_block(self, said: Block, out: Deltas) -> None:
+        kind = str(said.get("type") or "unknown")
+        # A block carries no index of its own: it goes on while its kind stays the same.
+        if not self._blocks or self._blocks[-1] != kind:
+            self._blocks.append(kind)
+        index = _CONTENT_FROM + len(self._blocks) - 1
+        words = said.get("text")
+        if kind == "text" and isinstance(words, str):
+            said = without(said, ("text",))
+            out.append(("text", index, words))
+        if kind != "text" or said.keys() != {"type"}:
+            out.append(("part", index, {**said, "type": kind}))
+
+    def _take_audio(self, audio: Block, out: Deltas) -> None:
         """Speech is stored as it comes; its transcript is what there is to show."""
         transcript = audio.get("transcript")
         if isinstance(transcript, str) and transcript:
             out.append(("text", _TRANSCRIPT, transcript))
-        rest = {key: value for key, value in audio.items() if value is not None}
-        rest.pop("transcript", None)
+        rest = without_nulls(without(audio, ("transcript",)))
         out.append(("part", _MORE, {"audio": rest}))
 
-    def _take_call(self, call: Any, out: list[Delta]) -> None:
-        kind = "custom" if field(call, "custom") else "function"
-        said = field(call, kind)
+    def _take_call(self, call: Any, out: Deltas) -> None:
+        custom = field(call, "custom")
+        said = custom or field(call, "function")
         call_id = field(call, "id")
         name = field(said, "name")
         place = field(call, "index")
-        slot = self._slots.get(
-            place if isinstance(place, int) else len(self._opened) - 1
-        )
+        if not isinstance(place, int):
+            # A server that counts no calls goes on with the last one.
+            place = len(self._opened) - 1
+        slot = self._slots.get(place)
         # Some servers send every call at index 0: another id with a name is another call.
         if slot is None or (call_id and name and str(call_id) != self._opened[slot]):
-            slot = self._open_slot(place, str(call_id or ""))
+            slot = self._open_slot(field(call, "index"), str(call_id or ""))
             opened = {"id": self._opened[slot], "name": str(name or "")}
-            if kind == "custom":
-                opened["type"] = kind
+            if custom:
+                opened["type"] = "custom"
             elif field(call, "type") == "function_call":
                 opened["type"] = "function_call"
             out.append(("call", _CALLS_FROM + slot, opened))
-        arguments = field(said, "input" if kind == "custom" else "arguments")
+        arguments = field(said, "input" if custom else "arguments")
         if arguments:
-            words = (
-                arguments if isinstance(arguments, str) else dumped(plain(arguments))
-            )
-            out.append(("arguments", _CALLS_FROM + slot, words))
-        more = _extra(call, _CALL_KEYS)
-        if more:
-            out.append(("part", _CALLS_FROM + slot, more))
+            if not isinstance(arguments, str):
+                arguments = dumped(plain(arguments))
+            out.append(("arguments", _CALLS_FROM + slot, arguments))
+        _keep_rest(call, _CALL_KEYS, _CALLS_FROM + slot, out)
 
     def _open_slot(self, place: Any, call_id: str) -> int:
         slot = len(self._opened)
         self._opened.append(call_id)
-        self._slots[place if isinstance(place, int) else slot] = slot
+        if not isinstance(place, int):
+            place = slot
+        self._slots[place] = slot
         return slot
 
     def _put(self, index: int, block: Any) -> None:
@@ -219,17 +217,14 @@ class ChatAssembly(Assembling):
         self._parts[index] = grown
 
     def _payload(self) -> Payload | None:
-        more = self._parts.get(_MORE) or {}
         if not self._grown and not self._calls and not self._parts.keys() - {_AROUND}:
             return None
-        payload: dict[str, Any] = {"role": "assistant", "content": self._content()}
+        payload: Block = {"role": "assistant", "content": self._content()}
         for name, kind, index in _FIELDS[1:]:
             grown = self._joined(index, kind)
             if grown is not None:
                 payload[name] = grown
-        payload.update(
-            {key: value for key, value in more.items() if key not in payload}
-        )
+        payload.update(without(self._parts.get(_MORE) or {}, payload))
         transcript = self._joined(_TRANSCRIPT, "text")
         if transcript is not None:
             payload["audio"] = {**payload.get("audio", {}), "transcript": transcript}
@@ -240,49 +235,47 @@ class ChatAssembly(Assembling):
 
     def _content(self) -> Any:
         words = self._joined(0, "text")
-        places = sorted(
-            place for place in {*self._grown, *self._parts} if place >= _CONTENT_FROM
-        )
-        if not places:
+        blocks: list[Block] = []
+        for place in sorted({*self._grown, *self._parts}):
+            if place >= _CONTENT_FROM:
+                blocks.append(self._block(place))
+        if not blocks:
             return words
-        blocks = [{"type": "text", "text": words}] if words else []
-        return [*blocks, *map(self._block, places)]
+        if words:
+            blocks.insert(0, {"type": "text", "text": words})
+        return blocks
 
-    def _block(self, place: int) -> dict[str, Any]:
-        block: dict[str, Any] = dict(self._parts.get(place) or {"type": "text"})
-        text = self._joined(place, "text")
-        return block if text is None else {**block, "text": text}
+    def _block(self, place: int) -> Block:
+        block: Block = dict(self._parts.get(place) or {"type": "text"})
+        words = self._joined(place, "text")
+        if words is not None:
+            block["text"] = words
+        return block
 
-    def _said_calls(self) -> dict[str, Any]:
-        calls = [(index, self._calls[index]) for index in sorted(self._calls)]
-        if any(call.get("type") == "function_call" for _, call in calls):
-            index, call = calls[
-                0
-            ]  # the API's first kind of call, of which a message has one
-            return {
-                "function_call": {
-                    "name": call["name"],
-                    "arguments": self._joined(index, "arguments") or "",
-                }
-            }
-        return (
-            {"tool_calls": [self._call(index, call) for index, call in calls]}
-            if calls
-            else {}
-        )
+    def _said_calls(self) -> Block:
+        calls = []
+        for index, call in sorted(self._calls.items()):
+            if call.get("type") == "function_call":
+                # the API's first kind of call, of which a message has one
+                return {"function_call": self._first_function()}
+            calls.append(self._call(index, call))
+        if not calls:
+            return {}
+        return {"tool_calls": calls}
 
-    def _call(self, index: int, call: dict[str, str]) -> dict[str, Any]:
-        said = self._joined(index, "arguments") or ""
-        more = self._parts.get(index) or {}
-        if call.get("type") == "custom":
-            return {
-                "id": call["id"],
-                "type": "custom",
-                "custom": {"name": call["name"], "input": said},
-                **more,
-            }
+    def _first_function(self) -> Block:
+        index = min(self._calls)
+        return {"name": self._calls[index]["name"], "arguments": self._arguments(index)}
+
+    def _call(self, index: int, call: dict[str, str]) -> Block:
+        said = self._arguments(index)
+        kind = "function"
         function = {"name": call["name"], "arguments": said}
-        return {"id": call["id"], "type": "function", "function": function, **more}
+        if call.get("type") == "custom":
+            kind = "custom"
+            function = {"name": call["name"], "input": said}
+        more = self._parts.get(index) or {}
+        return {"id": call["id"], "type": kind, kind: function, **more}
 
 
 def _joined_base64(before: Any, piece: Any) -> Any:
@@ -301,27 +294,28 @@ def _joined_base64(before: Any, piece: Any) -> Any:
         return before + piece
 
 
-def _extra(value: Any, known: frozenset[str]) -> dict[str, Any]:
-    """What a chunk says beyond the keys that are known, whether it is a dict or an SDK object;
-    nulls say nothing.
+def _keep_rest(value: Any, known: frozenset[str], index: int, out: Deltas) -> None:
+    """Keeps what a chunk says beyond the keys that are known, whether it is a dict or an SDK
+    object.
     """
     if type(value) is dict:
-        keys: Collection[str] = value.keys()
         if value.keys() <= known:
-            return {}
+            return
+        keys: Collection[str] = value.keys()
     else:
-        keys = {
-            *getattr(value, "model_fields_set", ()),
-            *(getattr(value, "model_extra", None) or ()),
-        }
-    found = {key: plain(field(value, key)) for key in keys if key not in known}
-    return {key: item for key, item in found.items() if item is not None}
+        declared = getattr(value, "model_fields_set", ())
+        keys = {*declared, *(getattr(value, "model_extra", None) or ())}
+    rest = {key: plain(field(value, key)) for key in keys if key not in known}
+    rest = without_nulls(rest)
+    if rest:
+        out.append(("part", index, rest))
 
 
 def _usage(usage: Any) -> dict[str, int]:
     return counts(
-        input=field(usage, "prompt_tokens"),
-        output=field(usage, "completion_tokens"),
-        cached=field(field(usage, "prompt_tokens_details"), "cached_tokens"),
-        reasoning=field(field(usage, "completion_tokens_details"), "reasoning_tokens"),
+        usage,
+        input="prompt_tokens",
+        output="completion_tokens",
+        cached="prompt_tokens_details.cached_tokens",
+        reasoning="completion_tokens_details.reasoning_tokens",
     )

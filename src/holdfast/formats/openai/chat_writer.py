@@ -5,7 +5,6 @@ API refuses: nulls, a caller's private keys, what a client library has put there
 id expires: its transcript is sent.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,15 +16,14 @@ from holdfast.domain.message import (
     Refusal,
     Result,
     Text,
-    thaw,
 )
-from holdfast.domain.repair import Piece, Read, Step
-from holdfast.formats.call_ids import CallNames, function_name
+from holdfast.domain.repair import Piece, Step
+from holdfast.formats.call_ids import function_name
+from holdfast.formats.reading import Block, fields, is_blank, text, without
 from holdfast.formats.shaping import (
     NO_OUTPUT,
-    format_of,
-    is_blank,
-    pieces_of,
+    DialogueWriter,
+    output_text,
     public,
     spoken_text,
     stand_in,
@@ -44,7 +42,7 @@ another API.
 """
 
 
-def calls_in(payload: dict[str, Any]) -> list[dict[str, Any]]:
+def calls_in(payload: Block) -> list[Block]:
     """The calls of a message; the API's first, single kind of call is read as a list of one, named
     by its function.
     """
@@ -52,245 +50,213 @@ def calls_in(payload: dict[str, Any]) -> list[dict[str, Any]]:
     if calls:
         return list(calls)
     single = payload.get("function_call")
-    return (
-        [{"id": single.get("name"), "type": "function", "function": single}]
-        if isinstance(single, dict)
-        else []
-    )
+    if isinstance(single, dict):
+        return [{"id": single.get("name"), "type": "function", "function": single}]
+    return []
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-class ChatWriter:
+class ChatWriter(DialogueWriter):
     """Writes one dialogue. Ids need to differ only within a message: servers that reuse them stay
     as they are.
     """
 
     name = NAME
-    sides: dict[str, str | None] = {
-        "user": "user",
-        "assistant": "assistant",
-        "tool": None,
-        "system": None,
-    }
+    id_length_max = 40
+    # Results stand between the last calls and what comes next; so it is before the first message.
+    _answered = True
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
-        self._names = CallNames(set(), length_max=40)
-        self._pending: deque[str] = deque()
-        self._answered = False
-
-    def write(self, step: Step, *, joined: bool) -> dict[str, Any] | None:
+    def write(self, step: Step, *, joined: bool) -> Block | None:
         if step.role == "tool":
             return self._tool(step)
         if step.role == "assistant":
             if self._answered or not joined:
-                self._names = CallNames(set(), length_max=40)
+                self._names = self._fresh_names(set())
                 self._answered = False
             return self._assistant(step)
-        payload = _own(step)
+        payload = self._own_payload(step)
         if payload is not None:
             payload["content"] = _without_blanks(payload.get("content"))
             return payload
-        return {
-            "role": step.role,
-            "content": _user_content(
-                pieces_of(step, self._read), format_of(step) == NAME
-            ),
-        }
+        content = _user_content(self._pieces(step), own=self._is_own(step))
+        return {"role": step.role, "content": content}
 
-    def _assistant(self, step: Step) -> dict[str, Any] | None:
-        payload = _own(step)
+    def _own_payload(self, step: Step) -> Block | None:
+        """The step's payload, when it is a whole one of this format; without what the API
+        refuses.
+        """
+        payload = super()._own_payload(step)
         if payload is None:
-            payload = _said(pieces_of(step, self._read), own=format_of(step) == NAME)
+            return None
+        sent = {}
+        for key, value in public(payload).items():
+            if key == "content" or (value is not None and key not in _BY_CLIENTS):
+                sent[key] = value
+        return sent
+
+    def _assistant(self, step: Step) -> Block | None:
+        payload = self._own_payload(step)
+        if payload is None:
+            payload = _said(self._pieces(step), own=self._is_own(step))
         _settle_audio(payload)
+        content = payload.get("content")
         calls = [self._call(call) for call in calls_in(payload)]
         payload.pop("function_call", None)
         if calls:
             payload["tool_calls"] = calls
-            if isinstance(payload.get("content"), list):
-                payload["content"] = _without_blanks(payload["content"])
+            # Beside calls this API takes an empty text, but no block of one.
+            if isinstance(content, list):
+                payload["content"] = _without_blanks(content)
             return payload
         payload.pop("tool_calls", None)
-        payload["content"] = _without_blanks(payload.get("content"))
+        payload["content"] = _without_blanks(content)
         if payload["content"] is None and is_blank(payload.get("refusal")):
-            payload["content"] = stand_ins(pieces_of(step, self._read)) or None
-            return payload if payload["content"] else None
+            words = stand_ins(self._pieces(step))
+            if not words:
+                return None
+            payload["content"] = words
         return payload
 
-    def _call(self, call: dict[str, Any]) -> dict[str, Any]:
-        given = self._names.give(_text(call.get("id")))
-        self._pending.append(given)
-        kind = "custom" if isinstance(call.get("custom"), dict) else "function"
-        field = "input" if kind == "custom" else "arguments"
-        said = call.get(kind)
-        said = said if isinstance(said, dict) else {}
-        words = (
-            _text(said.get(field))
-            if kind == "custom"
-            else whole_arguments(said.get(field))
-        )
-        fitting = {**said, "name": function_name(_text(said.get("name"))), field: words}
-        fitting = {
-            key: value for key, value in fitting.items() if key not in _BY_CLIENTS
-        }
-        more = {
-            key: value for key, value in call.items() if key not in _CALL_BY_CLIENTS
-        }
+    def _call(self, call: Block) -> Block:
+        given = self._open_call(text(call.get("id")))
+        if isinstance(call.get("custom"), dict):
+            kind = "custom"
+            said = call["custom"]
+            words = {"input": text(said.get("input"))}
+        else:
+            kind = "function"
+            said = fields(call.get("function"))
+            words = {"arguments": whole_arguments(said.get("arguments"))}
+        name = function_name(text(said.get("name")))
+        fitting = without({**said, "name": name, **words}, _BY_CLIENTS)
+        more = without(call, _CALL_BY_CLIENTS)
         return {**more, "id": given, "type": kind, kind: fitting}
 
-    def _tool(self, step: Step) -> dict[str, Any]:
+    def _tool(self, step: Step) -> Block:
         given = self._pending.popleft()
         self._answered = True
-        payload = _own(step)
+        payload = self._own_payload(step)
+        # A result of role `function` has no id that a call could be found by: it is worded anew.
         if payload is not None and payload["role"] == "tool":
             content = _without_blanks(payload.get("content"))
-            return {
-                **payload,
-                "tool_call_id": given,
-                "content": NO_OUTPUT if content is None else content,
-            }
-        part = pieces_of(step, self._read)[0].part
+            if content is None:
+                content = NO_OUTPUT
+            return {**payload, "tool_call_id": given, "content": content}
+        part = self._pieces(step)[0].part
         assert isinstance(part, Result)
-        return {
-            "role": "tool",
-            "tool_call_id": given,
-            "content": NO_OUTPUT if is_blank(part.content) else part.content,
-        }
+        content = output_text(part.content)
+        return {"role": "tool", "tool_call_id": given, "content": content}
 
-    def join(self, payloads: Sequence[Any]) -> dict[str, Any]:
-        first = payloads[0]
-        joined = {
-            key: value for key, value in first.items() if key not in _OF_ONE_MESSAGE
-        }
-        joined["content"] = _joined_content(
-            [payload.get("content") for payload in payloads]
-        )
-        calls = [
-            call for payload in payloads for call in payload.get("tool_calls") or ()
-        ]
-        images = [
-            image for payload in payloads for image in payload.get("images") or ()
-        ]
-        refusals = [
-            payload["refusal"]
-            for payload in payloads
-            if not is_blank(payload.get("refusal"))
-        ]
-        if calls:
-            joined["tool_calls"] = calls
-        if images:
-            joined["images"] = images
+    def join(self, payloads: Sequence[Any]) -> Block:
+        # What a model thought belongs to the message it thought it for, and is not joined.
+        joined = without(payloads[0], _OF_ONE_MESSAGE)
+        joined["content"] = _joined_content(payloads)
+        for key in ("tool_calls", "images"):
+            items: list[Any] = []
+            for payload in payloads:
+                items += payload.get(key) or ()
+            if items:
+                joined[key] = items
+        refusals = []
+        for payload in payloads:
+            if not is_blank(payload.get("refusal")):
+                refusals.append(payload["refusal"])
         if refusals:
             joined["refusal"] = "\n\n".join(refusals)
         return joined
 
 
-def _own(step: Step) -> dict[str, Any] | None:
-    """The step's payload, when it is a whole one of this format; without what the API refuses."""
-    source = step.source
-    if source is None or source.note.format != NAME:
-        return None
-    payload = public(thaw(source.body))
-    return {
-        key: value
-        for key, value in payload.items()
-        if key == "content" or (value is not None and key not in _BY_CLIENTS)
-    }
-
-
-def _settle_audio(payload: dict[str, Any]) -> None:
+def _settle_audio(payload: Block) -> None:
     """Speech is sent back in words: the id that the API would take expires, and the session with
     it.
     """
-    audio = payload.pop("audio", None)
-    if (
-        isinstance(audio, dict)
-        and not is_blank(audio.get("transcript"))
-        and _is_blank_content(payload.get("content"))
-    ):
-        payload["content"] = audio["transcript"]
+    transcript = fields(payload.pop("audio", None)).get("transcript")
+    if not is_blank(transcript) and _is_blank_content(payload.get("content")):
+        payload["content"] = transcript
 
 
 def _is_blank_content(content: Any) -> bool:
-    return not content if isinstance(content, list) else is_blank(content)
+    if isinstance(content, list):
+        return not content
+    return is_blank(content)
 
 
 def _without_blanks(content: Any) -> Any:
-    if isinstance(content, list):
-        kept = [
-            block
-            for block in content
-            if block["type"] != "text" or not is_blank(block.get("text"))
-        ]
-        # Reasoning alone says nothing, and no server takes a message of nothing else.
-        return kept if any(block["type"] != "thinking" for block in kept) else None
-    return None if is_blank(content) else content
+    if not isinstance(content, list):
+        return None if is_blank(content) else content
+    kept = []
+    speaks = False
+    for block in content:
+        if block["type"] == "text" and is_blank(block.get("text")):
+            continue
+        kept.append(block)
+        speaks = speaks or block["type"] != "thinking"
+    # Reasoning alone says nothing, and no server takes a message of nothing else.
+    return kept if speaks else None
 
 
-def _said(pieces: Sequence[Piece], *, own: bool) -> dict[str, Any]:
+def _said(pieces: Sequence[Piece], *, own: bool) -> Block:
     """An assistant message put together from pieces."""
-    text = spoken_text(pieces, refusals=False)
-    payload: dict[str, Any] = {"role": "assistant", "content": text or None}
-    refusal = "\n\n".join(
-        piece.part.text for piece in pieces if isinstance(piece.part, Refusal)
-    )
+    words = spoken_text(pieces, refusals=False)
+    payload: Block = {"role": "assistant", "content": words or None}
+    refusals: list[str] = []
+    calls: list[Block] = []
+    for piece in pieces:
+        part = piece.part
+        if isinstance(part, Refusal):
+            refusals.append(part.text)
+        elif isinstance(part, Call):
+            calls.append(piece.raw if own and piece.raw else _tool_call(part))
+    refusal = "\n\n".join(refusals)
     if not is_blank(refusal):
         payload["refusal"] = refusal
-    calls = [piece for piece in pieces if isinstance(piece.part, Call)]
     if calls:
-        payload["tool_calls"] = [
-            piece.raw if own and piece.raw else _tool_call(piece.part)
-            for piece in calls
-        ]
-    if not (text or calls or "refusal" in payload):
-        payload["content"] = stand_ins(pieces) or None
+        payload["tool_calls"] = calls
     return payload
 
 
-def _tool_call(call: Any) -> dict[str, Any]:
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
+def _tool_call(call: Call) -> Block:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
-def _user_content(pieces: Sequence[Piece], own: bool) -> Any:
-    blocks: list[dict[str, Any]] = []
+def _user_content(pieces: Sequence[Piece], *, own: bool) -> Any:
+    blocks: list[Block] = []
     for piece in pieces:
-        part = piece.part
-        if (
-            own
-            and piece.raw is not None
-            and not (isinstance(part, Text) and is_blank(part.text))
-        ):
-            blocks.append(piece.raw)
-        elif isinstance(part, Image):
-            blocks.append({"type": "image_url", "image_url": {"url": part.url}})
-        elif isinstance(part, Text | Refusal):
-            if not is_blank(part.text):
-                blocks.append({"type": "text", "text": part.text})
-        elif isinstance(part, Other):
-            blocks.append({"type": "text", "text": stand_in(piece)})
+        block = _user_block(piece, own=own)
+        if block is not None:
+            blocks.append(block)
     if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
         return blocks[0]["text"]
     return blocks
 
 
-def _joined_content(contents: Sequence[Any]) -> Any:
-    said = [
-        content
-        for content in contents
-        if isinstance(content, list) or not is_blank(content)
-    ]
-    if all(isinstance(content, str) for content in said):
-        return "\n\n".join(said) or None
-    blocks: list[Any] = []
-    for content in said:
-        blocks.extend(
-            [{"type": "text", "text": content}] if isinstance(content, str) else content
-        )
+def _user_block(piece: Piece, *, own: bool) -> Any:
+    part = piece.part
+    if isinstance(part, Text) and is_blank(part.text):
+        return None
+    if own and piece.raw is not None:
+        return piece.raw
+    if isinstance(part, Image):
+        return {"type": "image_url", "image_url": {"url": part.url}}
+    if isinstance(part, Text | Refusal):
+        return None if is_blank(part.text) else {"type": "text", "text": part.text}
+    if isinstance(part, Other):
+        return {"type": "text", "text": stand_in(piece)}
+    return None
+
+
+def _joined_content(payloads: Sequence[Any]) -> Any:
+    contents = []
+    for payload in payloads:
+        content = payload.get("content")
+        if isinstance(content, list) or not is_blank(content):
+            contents.append(content)
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(contents) or None
+    blocks: list[Block] = []
+    for content in contents:
+        if isinstance(content, str):
+            blocks.append({"type": "text", "text": content})
+        else:
+            blocks += content
     return blocks

@@ -4,12 +4,13 @@ A part's index is its item's output index times 1000 plus its place in the item;
 opposed to its summary, begins at 500.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.domain.chunk import Delta
 from holdfast.domain.message import MessageNote, Payload
-from holdfast.formats.assembling import Assembling, counts
+from holdfast.formats.assembling import Assembling, Deltas, counts, name_of
+from holdfast.formats.openai.responses_tools import SAID
+from holdfast.formats.reading import Block
 from holdfast.formats.sdk_objects import field, plain
 
 _STRIDE = 1000
@@ -29,7 +30,6 @@ _GROWS = {
 }
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _FAILURES = frozenset({"response.failed", "response.cancelled"})
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _SERVED = {"mcp_call": "arguments", "code_interpreter_call": "code"}
 """What grows of a call that the server runs itself."""
 
@@ -43,28 +43,25 @@ class ResponsesAssembly(Assembling):
         super().__init__(note)
         self._taken: dict[int, int] = {}
 
-    def take(self, chunk: Any) -> list[Delta]:
+    def take(self, chunk: Any) -> Deltas:
         """An event as deltas; none for events that only repeat what others said."""
         kind = field(chunk, "type")
         grows = _GROWS.get(kind)
         if grows is not None:
-            place = _place(chunk, grows[1]) if grows[1] else 0
-            index = _place(chunk, "output_index") * _STRIDE + grows[2] + place
-            return self._grow(grows[0], index, field(chunk, "delta"))
-        if kind in ("response.output_item.added", "response.output_item.done"):
-            index = _place(chunk, "output_index") * _STRIDE
-            item = plain(field(chunk, "item"))
-            if not isinstance(item, dict):
-                return []
-            if kind == "response.output_item.added":
-                return _opened(index, item)
-            return [*self._rest(index, item), ("part", index, item)]
+            grown, place_name, offset = grows
+            index = _place(chunk, "output_index") * _STRIDE + offset
+            if place_name is not None:
+                index += _place(chunk, place_name)
+            out: Deltas = []
+            self._grow(grown, index, field(chunk, "delta"), out)
+            return out
+        if kind == "response.output_item.added":
+            return _opened(chunk)
+        if kind == "response.output_item.done":
+            return self._finished(chunk)
         if kind == "response.created":
             response = field(chunk, "response")
-            names = {
-                "model": _name(field(response, "model")),
-                "id": _name(field(response, "id")),
-            }
+            names = {"model": name_of(response, "model"), "id": name_of(response, "id")}
             return [("meta", 0, names)]
         if kind == "error":
             problem = field(chunk, "code") or field(chunk, "message")
@@ -73,41 +70,48 @@ class ResponsesAssembly(Assembling):
             return self._ended(kind, field(chunk, "response"))
         return []
 
-    def _grow(self, kind: str, index: int, text: Any) -> list[Delta]:
-        if not text or not isinstance(text, str):
-            return []
-        self._taken[index] = self._taken.get(index, 0) + len(text)
-        return [(kind, index, text)]
+    def _grow(self, kind: str, index: int, words: Any, out: Deltas) -> None:
+        if not words or not isinstance(words, str):
+            return
+        self._taken[index] = self._taken.get(index, 0) + len(words)
+        out.append((kind, index, words))
 
-    def _rest(self, index: int, item: Any) -> Iterable[Delta]:
+    def _finished(self, chunk: Any) -> Deltas:
+        index = _place(chunk, "output_index") * _STRIDE
+        item = plain(field(chunk, "item"))
+        if not isinstance(item, dict):
+            return []
+        out: Deltas = []
+        self._take_rest(index, item, out)
+        out.append(("part", index, item))
+        return out
+
+    def _take_rest(self, index: int, item: Any, out: Deltas) -> None:
         """Words of a finished item that no delta has brought: some servers send only the finished
         item.
         """
         if not isinstance(item, dict) or item.get("type") != "message":
             return
-        for place, block in enumerate(item.get("content") or ()):
+        for place, block in enumerate(item.get("content") or (), index):
             if not isinstance(block, dict):
                 continue
-            kind = "refusal" if block.get("type") == "refusal" else "text"
-            text = block.get(kind) or ""
-            yield from self._grow(
-                kind, index + place, text[self._taken.get(index + place, 0) :]
-            )
+            kind = "text"
+            if block.get("type") == "refusal":
+                kind = "refusal"
+            words = block.get(kind) or ""
+            self._grow(kind, place, words[self._taken.get(place, 0) :], out)
 
-    def _ended(self, kind: str, response: Any) -> list[Delta]:
-        facts: dict[str, Any] = {
-            "finish": _finish(response),
-            "usage": _usage(field(response, "usage")),
-        }
+    def _ended(self, kind: str, response: Any) -> Deltas:
+        facts: Block = {"finish": _finish(response), "usage": _usage(response)}
         if field(response, "model"):
-            facts["model"] = _name(field(response, "model"))
-        if kind not in _ENDS:
+            facts["model"] = name_of(response, "model")
+        if kind in _FAILURES:
             return [("meta", 0, facts)]
+        out: Deltas = []
         output = plain(field(response, "output"))
-        deltas: list[Delta] = []
         for place, item in enumerate(output or ()):
-            deltas += self._rest(place * _STRIDE, item)
-        return [*deltas, ("meta", 0, facts), ("done", 0, output or None)]
+            self._take_rest(place * _STRIDE, item, out)
+        return [*out, ("meta", 0, facts), ("done", 0, output or None)]
 
     def _payload(self) -> Payload | None:
         if self._final:
@@ -115,70 +119,65 @@ class ResponsesAssembly(Assembling):
         places = sorted({index // _STRIDE for index in self._indexes()})
         return [self._item(place * _STRIDE) for place in places] or None
 
-    def _item(self, index: int) -> dict[str, Any]:
+    def _item(self, index: int) -> Block:
         """An item: as the server finished it, or what has arrived of it."""
-        item: dict[str, Any] = dict(self._parts.get(index, ()))
-        kind = item.get("type") or self._kind(index)
-        places = self._places(index)
-        if item.get("status") == "completed" or not (places or index in self._calls):
-            return item
-        return {
-            **item,
-            "type": kind,
-            "status": "incomplete",
-            **self._arrived(kind, index, places),
-        }
-
-    def _places(self, index: int) -> list[int]:
-        """The parts of an item that have grown."""
-        return [
+        item: Block = dict(self._parts.get(index, ()))
+        places = [
             place
             for place in sorted(self._grown)
-            if place // _STRIDE == index // _STRIDE
+            if place // _STRIDE * _STRIDE == index
         ]
+        if item.get("status") == "completed" or not (places or index in self._calls):
+            return item
+        kind = item.get("type") or self._kind(index, places)
+        arrived = self._arrived(kind, index, places)
+        return {**item, "type": kind, "status": "incomplete", **arrived}
 
-    def _arrived(self, kind: str, index: int, places: list[int]) -> dict[str, Any]:
+    def _arrived(self, kind: str, index: int, places: list[int]) -> Block:
         """What the deltas have brought of an unfinished item."""
-        if kind in _CALLS:
+        if kind in SAID:
             call = self._calls.get(index, {"id": "", "name": ""})
-            arguments = self._joined(index, "arguments") or ""
             return {
                 "call_id": call["id"],
                 "name": call["name"],
-                _CALLS[kind]: arguments,
+                SAID[kind]: self._arguments(index),
             }
         if kind in _SERVED:
-            return {_SERVED[kind]: self._joined(index, "arguments") or ""}
+            return {_SERVED[kind]: self._arguments(index)}
+        blocks: list[Block] = []
         if kind == "message":
-            blocks: list[dict[str, Any]] = []
             for place in places:
                 blocks += self._blocks(place)
             return {"role": "assistant", "content": blocks}
         if kind == "reasoning":
-            texts = [self._joined(place, "thinking") or "" for place in places]
-            return {
-                "summary": [{"type": "summary_text", "text": text} for text in texts]
-            }
+            for place in places:
+                words = self._joined(place, "thinking") or ""
+                blocks.append({"type": "summary_text", "text": words})
+            return {"summary": blocks}
         return {}
 
-    def _kind(self, index: int) -> str:
+    def _kind(self, index: int, places: list[int]) -> str:
         """What an item is whose beginning no event told."""
         kinds: set[str] = set()
-        for place in self._places(index):
+        for place in places:
             kinds.update(self._grown[place])
         if index in self._calls:
             return "function_call"
         if "thinking" in kinds:
             return "reasoning"
-        return "function_call" if "arguments" in kinds else "message"
+        if "arguments" in kinds:
+            return "function_call"
+        return "message"
 
-    def _blocks(self, place: int) -> Iterable[dict[str, Any]]:
-        text = self._joined(place, "text")
+    def _blocks(self, place: int) -> list[Block]:
+        blocks: list[Block] = []
+        words = self._joined(place, "text")
+        if words is not None:
+            blocks.append({"type": "output_text", "text": words, "annotations": []})
         refusal = self._joined(place, "refusal")
-        if text is not None:
-            yield {"type": "output_text", "text": text, "annotations": []}
         if refusal is not None:
-            yield {"type": "refusal", "refusal": refusal}
+            blocks.append({"type": "refusal", "refusal": refusal})
+        return blocks
 
 
 def _place(chunk: Any, name: str) -> int:
@@ -193,35 +192,32 @@ def _place(chunk: Any, name: str) -> int:
     return place
 
 
-def _name(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _opened(index: int, item: dict[str, Any]) -> list[Delta]:
-    out: list[Delta] = [("part", index, item)]
-    if item.get("type") in _CALLS:
-        out.append(
-            (
-                "call",
-                index,
-                {"id": item.get("call_id") or "", "name": item.get("name") or ""},
-            )
-        )
+def _opened(chunk: Any) -> Deltas:
+    index = _place(chunk, "output_index") * _STRIDE
+    item = plain(field(chunk, "item"))
+    if not isinstance(item, dict):
+        return []
+    out: Deltas = [("part", index, item)]
+    if item.get("type") in SAID:
+        call = {"id": item.get("call_id") or "", "name": item.get("name") or ""}
+        out.append(("call", index, call))
     return out
 
 
 def _finish(response: Any) -> str:
-    status = field(response, "status") or "unknown"
-    reason = field(field(response, "incomplete_details"), "reason") or field(
-        field(response, "error"), "code"
-    )
-    return f"{status}: {reason}" if reason else status
+    status: str = field(response, "status") or "unknown"
+    reason = field(field(response, "incomplete_details"), "reason")
+    reason = reason or field(field(response, "error"), "code")
+    if reason:
+        return f"{status}: {reason}"
+    return status
 
 
-def _usage(usage: Any) -> dict[str, int]:
+def _usage(response: Any) -> dict[str, int]:
     return counts(
-        input=field(usage, "input_tokens"),
-        output=field(usage, "output_tokens"),
-        cached=field(field(usage, "input_tokens_details"), "cached_tokens"),
-        reasoning=field(field(usage, "output_tokens_details"), "reasoning_tokens"),
+        field(response, "usage"),
+        input="input_tokens",
+        output="output_tokens",
+        cached="input_tokens_details.cached_tokens",
+        reasoning="output_tokens_details.reasoning_tokens",
     )

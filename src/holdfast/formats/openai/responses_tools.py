@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.domain.message import Call, Result
-from holdfast.formats.shaping import dumped, is_blank
-
-Item = dict[str, Any]
+from holdfast.formats.reading import Block, dumped, is_blank, text
 
 SAID = {"function_call": "arguments", "custom_tool_call": "input"}
 """Calls that name their tool, and the key of what it is called with."""
@@ -35,89 +33,92 @@ def answered_within(items: Sequence[Any]) -> set[str]:
     """Ids of calls that OpenAI's own tools made and answered in one response: the server
     ran them.
     """
-    made = {_call_id(item) for item in items if item.get("type") in RUN}
-    given = {_call_id(item) for item in items if item.get("type") in OUTPUTS}
+    made: set[str] = set()
+    given: set[str] = set()
+    for item in items:
+        kind = item.get("type")
+        if kind in RUN:
+            made.add(_call_id(item))
+        elif kind in OUTPUTS:
+            given.add(_call_id(item))
     return made & given - {""}
 
 
-def call_of(item: Item) -> Call:
+def call_of(item: Block) -> Call:
     """A call item as a call."""
     kind = item["type"]
     if kind in SAID:
-        return Call(
-            _text(item.get("call_id")),
-            _text(item.get("name")),
-            _text(item.get(SAID[kind])),
-        )
+        call_id = text(item.get("call_id"))
+        return Call(call_id, text(item.get("name")), text(item.get(SAID[kind])))
     name, keys = RUN[kind]
-    said = [dumped(item[key]) for key in keys if item.get(key) is not None]
-    return Call(_call_id(item), name, said[0] if said else "")
+    for key in keys:
+        if item.get(key) is not None:
+            return Call(_call_id(item), name, dumped(item[key]))
+    return Call(_call_id(item), name, "")
 
 
-def result_of(item: Item) -> Result:
+def result_of(item: Block) -> Result:
     """An output item as a result."""
-    output = item.get("output")
-    failed = (
-        item.get("type") == "apply_patch_call_output" and item.get("status") == "failed"
-    )
-    return Result(_call_id(item), _output_text(output), error=failed)
+    # Only a patch says of itself that it failed; of the other tools the words have to tell.
+    is_patch = item.get("type") == "apply_patch_call_output"
+    failed = is_patch and item.get("status") == "failed"
+    return Result(_call_id(item), _output_words(item.get("output")), error=failed)
 
 
-def made_output(kind: str, call_id: str, text: str, *, error: bool) -> Item | None:
+def made_output(kind: str, call_id: str, words: str, *, error: bool) -> Block | None:
     """The item that answers a call of this kind with these words; None where words are no
     answer.
     """
-    item: Item = {"type": f"{kind}_output", "call_id": call_id}
+    item: Block = {"type": f"{kind}_output", "call_id": call_id}
     if kind == "computer_call":
-        if not text.startswith(("data:image/", "http://", "https://")):
+        if not words.startswith(("data:image/", "http://", "https://")):
             return None
-        return {**item, "output": {"type": "computer_screenshot", "image_url": text}}
+        return {**item, "output": {"type": "computer_screenshot", "image_url": words}}
     if kind == "local_shell_call":
-        return {"type": f"{kind}_output", "id": call_id, "output": text}
+        return {"type": f"{kind}_output", "id": call_id, "output": words}
     if kind == "shell_call":
-        outcome = {"type": "exit", "exit_code": 1 if error else 0}
-        return {**item, "output": [{"stdout": text, "stderr": "", "outcome": outcome}]}
+        outcome = {"type": "exit", "exit_code": int(error)}
+        return {**item, "output": [{"stdout": words, "stderr": "", "outcome": outcome}]}
     if kind == "apply_patch_call":
-        return {**item, "status": "failed" if error else "completed", "output": text}
-    return {**item, "output": text}
+        return {**item, "status": "failed" if error else "completed", "output": words}
+    return {**item, "output": words}
 
 
-def own_output(kind: str, call_id: str, item: Item) -> Item | None:
+def own_output(kind: str, call_id: str, item: Block) -> Block | None:
     """The caller's own answer under the id that its call has now; None where it answers nothing."""
     if item.get("type") != f"{kind}_output":
         result = result_of(item)
         return made_output(kind, call_id, result.content, error=result.error)
     if kind in RUN and not item.get("output") and kind != "apply_patch_call":
         return None
-    key = "id" if kind == "local_shell_call" and not item.get("call_id") else "call_id"
-    return {**item, key: call_id}
+    if kind == "local_shell_call" and not item.get("call_id"):
+        return {**item, "id": call_id}
+    return {**item, "call_id": call_id}
 
 
-def _call_id(item: Item) -> str:
-    return _text(item.get("call_id")) or (
-        _text(item.get("id")) if item.get("type", "").startswith("local_") else ""
-    )
+def _call_id(item: Block) -> str:
+    call_id = text(item.get("call_id"))
+    # The API has answers to a local shell name their call by `id`.
+    if not call_id and item.get("type", "").startswith("local_"):
+        return text(item.get("id"))
+    return call_id
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _output_text(output: Any) -> str:
+def _output_words(output: Any) -> str:
     if isinstance(output, list):
         return "\n".join(
-            _block_text(block) for block in output if isinstance(block, dict)
+            _block_words(block) for block in output if isinstance(block, dict)
         )
     if isinstance(output, dict):
-        return f"[{_text(output.get('type')) or 'output'}]"
-    return _text(output)
+        return f"[{text(output.get('type')) or 'output'}]"
+    return text(output)
 
 
-def _block_text(block: Item) -> str:
-    kind = _text(block.get("type"))
+def _block_words(block: Block) -> str:
+    kind = text(block.get("type"))
     if kind in _WORDS:
-        return _text(block.get("text"))
+        return text(block.get("text"))
     if "stdout" in block or "stderr" in block:
-        said = (_text(block.get("stdout")), _text(block.get("stderr")))
-        return "\n".join(text for text in said if not is_blank(text))
+        streams = (text(block.get("stdout")), text(block.get("stderr")))
+        return "\n".join(words for words in streams if not is_blank(words))
     return f"[{kind.removeprefix('input_')}]"

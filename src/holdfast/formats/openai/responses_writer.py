@@ -3,37 +3,25 @@
 Roles are not merged here: the API takes items of one role after another.
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from holdfast.domain.message import (
-    Call,
-    Image,
-    Other,
-    Part,
-    Refusal,
-    Result,
-    Text,
-    thaw,
-)
+from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, Text
 from holdfast.domain.repair import Piece, Read, Step
-from holdfast.formats.call_ids import CallNames, function_name
+from holdfast.formats.call_ids import function_name
 from holdfast.formats.format import Shaped
 from holdfast.formats.openai.responses_tools import (
     RUN,
     SAID,
-    Item,
     answered_within,
     call_of,
     made_output,
     own_output,
 )
+from holdfast.formats.reading import Block, is_blank, text, without
 from holdfast.formats.shaping import (
     NO_OUTPUT,
-    format_of,
-    is_blank,
-    pieces_of,
+    DialogueWriter,
     public,
     spoken_text,
     stand_in,
@@ -48,39 +36,46 @@ _BY_CLIENTS = frozenset(
 )
 
 
-def is_replayable(item: Item) -> bool:
+def is_replayable(item: Block) -> bool:
     """Whether a reasoning item has all that the API asks for when it comes back."""
-    return isinstance(item.get("summary"), list) and bool(
-        item.get("id") or item.get("encrypted_content")
-    )
+    has_content = item.get("id") or item.get("encrypted_content")
+    return isinstance(item.get("summary"), list) and bool(has_content)
 
 
-class ResponsesWriter:
+class ResponsesWriter(DialogueWriter):
     """Writes one dialogue. A run of assistant steps is held until its end is seen: reasoning may
     lead into the next.
     """
 
+    name = NAME
+
     def __init__(self, read: Read, used: set[str]) -> None:
-        self._read = read
-        self._names = CallNames(used, length_max=64)
-        self._pending: deque[tuple[str, str]] = deque()
+        super().__init__(read, used)
+        # What kind of item each pending call is, and so what kind answers it.
+        self._kinds: dict[str, str] = {}
         self._out: list[Shaped] = []
-        self._open: list[tuple[Item, tuple[str, ...]]] = []
+        # Reasoning that is held until it is seen what it led to.
+        self._open: list[Shaped] = []
 
     def shape(self, steps: Sequence[Step]) -> list[Shaped]:
-        out = self._out
         for step in steps:
             source = step.source
-            if source is not None and source.note.plain and source.note.format == NAME:
-                payload = thaw(source.body)
-                if type(payload) is list or (self._open and step.role == "assistant"):
-                    items = payload if isinstance(payload, list) else [payload]
-                    self._group(items, (source.id,), intact=True)
-                else:
-                    out.append((payload, (source.id,)))
+            if source is None:
+                self._write(step, step.shows)
+            elif source.note.plain and source.note.format == NAME:
+                self._pass_on(step, self._own_payload(step), (source.id,))
             else:
-                self._write(step, (source.id,) if source is not None else step.shows)
-        return out
+                self._write(step, (source.id,))
+        return self._out
+
+    def _pass_on(self, step: Step, payload: Any, ids: tuple[str, ...]) -> None:
+        """A plain payload, as it is."""
+        if type(payload) is list:
+            self._group(payload, ids, intact=True)
+        elif self._open and step.role == "assistant":
+            self._group([payload], ids, intact=True)
+        else:
+            self._out.append((payload, ids))
 
     def _write(self, step: Step, ids: tuple[str, ...]) -> None:
         if step.role == "assistant":
@@ -88,46 +83,44 @@ class ResponsesWriter:
             self._group(items, ids, intact=intact)
             return
         self._open.clear()
+        item: Block | None
         if step.role == "tool":
             item = self._tool(step)
-            if item is not None:
-                self._out.append((item, ids))
         else:
-            self._out.append((self._user(step), ids))
+            item = self._user(step)
+        if item is not None:
+            self._out.append((item, ids))
 
     def _group(
-        self, items: Sequence[Item], ids: tuple[str, ...], *, intact: bool
+        self, items: Sequence[Block], ids: tuple[str, ...], *, intact: bool
     ) -> None:
         """Puts out the items of one message, reasoning with what it led to, or neither with the
         other's ids.
         """
         if not intact:
             self._open.clear()
-            self._out.extend(
-                (_unbound(item), ids)
-                for item in items
-                if item.get("type") != "reasoning"
-            )
-            return
         for item in items:
-            if item.get("type") == "reasoning":
+            is_reasoning = item.get("type") == "reasoning"
+            if is_reasoning and intact:
                 self._open.append((item, ids))
-            else:
-                self._out.extend(self._open)
+            elif intact:
+                self._out += self._open
                 self._open.clear()
                 self._out.append((item, ids))
+            elif not is_reasoning:
+                self._out.append((_unbound(item), ids))
 
-    def _assistant(self, step: Step) -> tuple[list[Item], bool]:
+    def _assistant(self, step: Step) -> tuple[list[Block], bool]:
         """A message's items, and whether they are just what the model said."""
-        source = step.source
-        if source is None or source.note.format != NAME:
-            return [self._call(item)[0] for item in _said(step, self._read)], False
-        payload = thaw(source.body)
-        items: list[Item] = []
-        intact = True
+        payload = self._own_payload(step)
+        if payload is None:
+            return [self._call(item)[0] for item in self._said(step)], False
+        assert step.source is not None
         said = payload if isinstance(payload, list) else [payload]
         # A note of an earlier release knows only calls that name their tool.
-        run = {call.id for call in source.note.calls} - answered_within(said)
+        run = {call.id for call in step.source.note.calls} - answered_within(said)
+        items: list[Block] = []
+        intact = True
         for item in said:
             kept, same = self._resent(_as_served(public(item)), run)
             intact = intact and same
@@ -137,7 +130,7 @@ class ResponsesWriter:
         ends_open = len(items) > 1 and items[-1].get("type") == "reasoning"
         return items, intact and not ends_open
 
-    def _resent(self, item: Item, run: set[str]) -> tuple[Item | None, bool]:
+    def _resent(self, item: Block, run: set[str]) -> tuple[Block | None, bool]:
         """An item as it is sent back, None when nothing is left of it; and whether it is just what
         the model said. `run` are the calls that are to be answered.
         """
@@ -150,57 +143,56 @@ class ResponsesWriter:
             return item, True
         content = _without_blanks(item["content"])
         same = content == item["content"]
-        return ({**item, "content": content} if content else None), same
+        if not content:
+            return None, same
+        return {**item, "content": content}, same
 
-    def _call(self, item: Item) -> tuple[Item, bool]:
+    def _call(self, item: Block) -> tuple[Block, bool]:
         """A call under an id of its own, and whether that changed nothing."""
         kind = str(item.get("type"))
         if kind not in SAID and kind not in RUN:
             return item, True
-        given = self._names.give(_text(item.get("call_id")))
-        self._pending.append((given, kind))
+        given = self._open_call(text(item.get("call_id")))
+        self._kinds[given] = kind
         fitting = {"call_id": given}
         if kind in SAID:
-            field = SAID[kind]
-            fitting["name"] = function_name(_text(item.get("name")))
-            if kind == "function_call":
-                fitting[field] = whole_arguments(item.get(field))
-            else:
-                fitting[field] = _text(item.get(field))
-        same = all(item.get(key) == value for key, value in fitting.items())
-        return (item, True) if same else ({**item, **fitting}, False)
+            fitting["name"] = function_name(text(item.get("name")))
+        if kind == "function_call":
+            fitting["arguments"] = whole_arguments(item.get("arguments"))
+        elif kind == "custom_tool_call":
+            fitting["input"] = text(item.get("input"))
+        if fitting.items() <= item.items():
+            return item, True
+        return {**item, **fitting}, False
 
-    def _tool(self, step: Step) -> Item | None:
-        given, kind = self._pending.popleft()
-        piece = pieces_of(step, self._read)[0]
+    def _tool(self, step: Step) -> Block | None:
+        given = self._pending.popleft()
+        kind = self._kinds[given]
+        piece = self._pieces(step)[0]
         result = piece.part
         assert isinstance(result, Result)
-        if format_of(step) == NAME and piece.raw:
+        if self._is_own(step) and piece.raw:
             item = own_output(kind, given, public(piece.raw))
         else:
             item = made_output(kind, given, result.content, error=result.error)
         if item is None:
             return self._in_words(given, kind, result)
-        output = (
-            _without_blanks(item.get("output")) if kind in SAID else item.get("output")
-        )
-        if kind == "computer_call" or (
-            output and not (isinstance(output, str) and is_blank(output))
-        ):
-            return {**item, "output": output}
-        return {**item, "output": NO_OUTPUT}
+        output = item.get("output")
+        if kind in SAID:
+            output = _without_blanks(output)
+        if kind != "computer_call" and _says_nothing(output):
+            output = NO_OUTPUT
+        return {**item, "output": output}
 
-    def _in_words(self, given: str, kind: str, result: Result) -> Item | None:
+    def _in_words(self, given: str, kind: str, result: Result) -> Block | None:
         """A call that only a screenshot could answer, and none did: what the message says of it is
         told in words, and so is what the tool answered. The reasoning that led to it can't stand
         without it.
         """
         out = self._out
-        place = next(
-            at
-            for at in range(len(out) - 1, -1, -1)
-            if _is_call(out[at][0], given, kind)
-        )
+        place = len(out) - 1
+        while not _is_call(out[place][0], given, kind):
+            place -= 1
         name = RUN[kind][0]
         ids = out[place][1]
         first = place
@@ -210,8 +202,8 @@ class ResponsesWriter:
         for at, (item, shows) in enumerate(out[first:], first):
             assert isinstance(item, dict)
             if at == place:
-                text = f"[{name}: {call_of(item).arguments}]"
-                words.append(({"role": "assistant", "content": text}, shows))
+                said = f"[{name}: {call_of(item).arguments}]"
+                words.append((_spoken(said), shows))
             elif shows != ids and at > place:
                 words.append((item, shows))
             elif not _is_reasoning(item):
@@ -221,70 +213,90 @@ class ResponsesWriter:
             return None
         return {"role": "user", "content": f"[{name}: {result.content}]"}
 
-    def _user(self, step: Step) -> Item:
-        source = step.source
-        if source is not None and source.note.format == NAME:
-            item = public(thaw(source.body))
+    def _user(self, step: Step) -> Block:
+        payload = self._own_payload(step)
+        if payload is not None:
+            item = public(payload)
             if "content" not in item:
                 return item
             return {**item, "content": _without_blanks(item["content"])}
-        own = format_of(step) == NAME
-        blocks = [
-            block
-            for piece in pieces_of(step, self._read)
-            if (block := _block(piece, own=own))
-        ]
+        own = self._is_own(step)
+        blocks: list[Block] = []
+        for piece in self._pieces(step):
+            block = _block(piece, own=own)
+            if block:
+                blocks.append(block)
         if len(blocks) == 1 and blocks[0]["type"] == "input_text":
             return {"role": step.role, "content": blocks[0]["text"]}
         return {"role": step.role, "content": blocks}
 
+    def _said(self, step: Step) -> list[Block]:
+        """An assistant's pieces as items without ids: its words and its calls, in the order in
+        which they were said.
+        """
+        own = self._is_own(step)
+        pieces = self._pieces(step)
+        words: list[Piece] = []
+        items: list[Block] = []
+        for piece in pieces:
+            if isinstance(piece.part, Text | Refusal):
+                words.append(piece)
+                continue
+            item = _item(piece, own=own)
+            if item is not None:
+                _speak(words, items)
+                items.append(item)
+        _speak(words, items)
+        if not items and (said := stand_ins(pieces)):
+            items.append(_spoken(said))
+        return items
+
 
 def _is_call(item: Any, given: str, kind: str) -> bool:
-    return (
-        isinstance(item, dict)
-        and item.get("type") == kind
-        and item.get("call_id") == given
-    )
+    if not isinstance(item, dict) or item.get("type") != kind:
+        return False
+    return bool(item.get("call_id") == given)
 
 
 def _is_reasoning(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "reasoning"
 
 
-def _as_served(item: Item) -> Item:
+def _says_nothing(output: Any) -> bool:
+    return not output or (isinstance(output, str) and is_blank(output))
+
+
+def _as_served(item: Block) -> Block:
     """The item as the API takes it back: without what clients add (the `openai` client what it
     parsed, Codex its notes), and speech as its transcript.
     """
     if item.keys() & _BY_CLIENTS:
-        item = {key: value for key, value in item.items() if key not in _BY_CLIENTS}
+        item = without(item, _BY_CLIENTS)
     content = item.get("content")
     if item.get("role") != "assistant" or not isinstance(content, list):
         return item
     blocks = [_block_as_served(block) for block in content]
-    return item if blocks == content else {**item, "content": blocks}
+    if blocks == content:
+        return item
+    return {**item, "content": blocks}
 
 
 def _block_as_served(block: Any) -> Any:
-    if isinstance(block, dict) and block.get("type") == "output_audio":
-        return {
-            "type": "output_text",
-            "text": _text(block.get("transcript")),
-            "annotations": [],
-        }
-    if isinstance(block, dict) and "parsed" in block:
-        return {key: value for key, value in block.items() if key != "parsed"}
+    if not isinstance(block, dict):
+        return block
+    if block.get("type") == "output_audio":
+        words = text(block.get("transcript"))
+        return {"type": "output_text", "text": words, "annotations": []}
+    if "parsed" in block:
+        return without(block, ("parsed",))
     return block
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _unbound(item: Item) -> Item:
+def _unbound(item: Block) -> Block:
     """An item without its server-side id: the API asks for the reasoning that belongs to an id it
     knows.
     """
-    return {key: value for key, value in item.items() if key not in ("id", "status")}
+    return without(item, ("id", "status"))
 
 
 def _without_blanks(content: Any) -> Any:
@@ -295,46 +307,34 @@ def _without_blanks(content: Any) -> Any:
 
 def _is_blank_block(block: Any) -> bool:
     kind = block.get("type")
-    return (kind in _WORDS and is_blank(block.get("text"))) or (
-        kind == "refusal" and is_blank(block.get("refusal"))
-    )
+    if kind in _WORDS:
+        return is_blank(block.get("text"))
+    return kind == "refusal" and is_blank(block.get("refusal"))
 
 
-def _said(step: Step, read: Read) -> Iterable[Item]:
-    """An assistant's pieces as items without ids: its words, then its calls, in the order in which
-    they were said.
-    """
-    own = format_of(step) == NAME
-    pieces = pieces_of(step, read)
-    words: list[Piece] = []
-    items: list[Item] = []
-    for piece in pieces:
-        if isinstance(piece.part, Call):
-            _speak(words, items)
-            items.append(
-                _as_served(_unbound(piece.raw))
-                if own and piece.raw
-                else _call_item(piece.part)
-            )
-        elif isinstance(piece.part, Text | Refusal):
-            words.append(piece)
-        elif own and isinstance(piece.part, Other) and piece.raw:
-            _speak(words, items)
-            items.append(_unbound(piece.raw))
-    _speak(words, items)
-    if not items and (text := stand_ins(pieces)):
-        items.append({"role": "assistant", "content": text})
-    return items
+def _item(piece: Piece, *, own: bool) -> Block | None:
+    """A call, or what only this API knows, as an item; None for what it can't be sent."""
+    if isinstance(piece.part, Call):
+        if own and piece.raw:
+            return _as_served(_unbound(piece.raw))
+        return _call_item(piece.part)
+    if isinstance(piece.part, Other) and own and piece.raw:
+        return _unbound(piece.raw)
+    return None
 
 
-def _speak(words: list[Piece], items: list[Item]) -> None:
-    text = spoken_text(words)
+def _speak(words: list[Piece], items: list[Block]) -> None:
+    said = spoken_text(words)
     words.clear()
-    if text:
-        items.append({"role": "assistant", "content": text})
+    if said:
+        items.append(_spoken(said))
 
 
-def _call_item(call: Call) -> Item:
+def _spoken(words: str) -> Block:
+    return {"role": "assistant", "content": words}
+
+
+def _call_item(call: Call) -> Block:
     return {
         "type": "function_call",
         "call_id": call.id,
@@ -343,19 +343,17 @@ def _call_item(call: Call) -> Item:
     }
 
 
-def _block(piece: Piece, *, own: bool) -> Item | None:
+def _block(piece: Piece, *, own: bool) -> Any:
+    """A part of what somebody other than the model said; None where it can't be said."""
     part: Part = piece.part
     if isinstance(part, Text | Refusal):
         return (
             None if is_blank(part.text) else {"type": "input_text", "text": part.text}
         )
     if own and piece.raw is not None:
-        stored: Item = piece.raw
-        return stored
+        return piece.raw
     if isinstance(part, Image):
         return {"type": "input_image", "image_url": part.url, "detail": "auto"}
-    return (
-        {"type": "input_text", "text": stand_in(piece)}
-        if isinstance(part, Other)
-        else None
-    )
+    if isinstance(part, Other):
+        return {"type": "input_text", "text": stand_in(piece)}
+    return None

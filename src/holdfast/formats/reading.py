@@ -1,0 +1,84 @@
+"""How a payload is read that may not be as its API says.
+
+A value of the wrong type counts as one that is not there. Nothing here raises: what was stored
+once can be read for ever, whichever server or release wrote it.
+"""
+
+from collections.abc import Container
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.message import Image, Other, freeze
+
+Block = dict[str, Any]
+"""A JSON object as a format words it: a message, or a block or an item of one."""
+
+NOT_JSON = object()
+_decode = msgspec.json.decode
+
+
+def text(value: Any) -> str:
+    """The value, if it is a text."""
+    if isinstance(value, str):
+        return value
+    return ""
+
+
+def fields(value: Any) -> Block:
+    """The value, if it is an object."""
+    if isinstance(value, dict):
+        return value
+    return {}
+
+
+def is_blank(value: Any) -> bool:
+    """Whether this says nothing."""
+    return not isinstance(value, str) or not value or value.isspace()
+
+
+def texts_of(content: Any) -> str:
+    """The words of a content that is a text or a list of blocks; a block of another kind is named
+    in their midst.
+    """
+    if not isinstance(content, list):
+        return text(content)
+    words = []
+    for block in content:
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "text":
+            words.append(text(block.get("text")))
+        else:
+            words.append(f"[{block.get('type')}]")
+    return "\n".join(words)
+
+
+def image(url: Any) -> Image | Other:
+    """An image by its address; without one, no other provider can find it."""
+    if isinstance(url, str) and url:
+        return Image(url)
+    return Other("image")
+
+
+def without(block: Block, keys: Container[str]) -> Block:
+    """A copy of the object without these keys."""
+    return {key: value for key, value in block.items() if key not in keys}
+
+
+def without_nulls(block: Block) -> Block:
+    """A copy of the object without what is null: nulls say nothing."""
+    return {key: value for key, value in block.items() if value is not None}
+
+
+def parsed(words: str) -> Any:
+    """The value that JSON text stands for; `NOT_JSON` where it is none, or not whole yet."""
+    try:
+        return _decode(words)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return NOT_JSON
+
+
+def dumped(value: Any) -> str:
+    """A value as JSON text."""
+    return freeze(value).decode()
