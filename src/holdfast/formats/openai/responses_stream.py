@@ -52,9 +52,7 @@ class ResponsesAssembly(Assembling):
             index = _place(chunk, "output_index") * _STRIDE + offset
             if place_name is not None:
                 index += _place(chunk, place_name)
-            out: Deltas = []
-            self._grow(grown, index, field(chunk, "delta"), out)
-            return out
+            return self._grow(grown, index, field(chunk, "delta"))
         if kind == "response.output_item.added":
             return _opened(chunk)
         if kind == "response.output_item.done":
@@ -70,28 +68,26 @@ class ResponsesAssembly(Assembling):
             return self._ended(kind, field(chunk, "response"))
         return []
 
-    def _grow(self, kind: str, index: int, words: Any, out: Deltas) -> None:
+    def _grow(self, kind: str, index: int, words: Any) -> Deltas:
         if not words or not isinstance(words, str):
-            return
+            return []
         self._taken[index] = self._taken.get(index, 0) + len(words)
-        out.append((kind, index, words))
+        return [(kind, index, words)]
 
     def _finished(self, chunk: Any) -> Deltas:
         index = _place(chunk, "output_index") * _STRIDE
         item = plain(field(chunk, "item"))
         if not isinstance(item, dict):
             return []
-        out: Deltas = []
-        self._take_rest(index, item, out)
-        out.append(("part", index, item))
-        return out
+        return [*self._rest(index, item), ("part", index, item)]
 
-    def _take_rest(self, index: int, item: Any, out: Deltas) -> None:
+    def _rest(self, index: int, item: Any) -> Deltas:
         """Words of a finished item that no delta has brought: some servers send only the finished
         item.
         """
+        out: Deltas = []
         if not isinstance(item, dict) or item.get("type") != "message":
-            return
+            return out
         for place, block in enumerate(item.get("content") or (), index):
             if not isinstance(block, dict):
                 continue
@@ -99,7 +95,8 @@ class ResponsesAssembly(Assembling):
             if block.get("type") == "refusal":
                 kind = "refusal"
             words = block.get(kind) or ""
-            self._grow(kind, place, words[self._taken.get(place, 0) :], out)
+            out += self._grow(kind, place, words[self._taken.get(place, 0) :])
+        return out
 
     def _ended(self, kind: str, response: Any) -> Deltas:
         facts: Block = {"finish": _finish(response), "usage": _usage(response)}
@@ -110,7 +107,7 @@ class ResponsesAssembly(Assembling):
         out: Deltas = []
         output = plain(field(response, "output"))
         for place, item in enumerate(output or ()):
-            self._take_rest(place * _STRIDE, item, out)
+            out += self._rest(place * _STRIDE, item)
         return [*out, ("meta", 0, facts), ("done", 0, output or None)]
 
     def _payload(self) -> Payload | None:
