@@ -89,7 +89,7 @@ class Assembly(Protocol):
         ...
 
 
-class Writer(Protocol):
+class Shaper(Protocol):
     """Words one dialogue."""
 
     def shape(self, steps: Sequence[Step]) -> list[Shaped]:
@@ -103,7 +103,7 @@ class BuiltInFormat:
     """
 
     name: str
-    _writer: Callable[[Read, set[str]], Writer]
+    _writer: Callable[[Read, set[str]], Shaper]
     _assembly: Callable[[Callable[[Payload], MessageNote]], Assembly]
 
     def __init__(self, read: Read) -> None:

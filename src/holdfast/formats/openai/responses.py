@@ -61,7 +61,10 @@ class OpenAIResponses(BuiltInFormat):
             items = payload
             roles = [_role(item, f"[{at}]") for at, item in enumerate(items)]
             if not {"user", "system"}.isdisjoint(roles):
-                problem = "a list of items is one model response; store what others say item by item"
+                problem = (
+                    "a list of items is one model response; store what others say item "
+                    "by item"
+                )
                 raise InvalidMessage(problem=problem, place="the message")
         else:
             items = [payload]
