@@ -11,10 +11,9 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Draft, Labelled
 from holdfast.domain.message import Spoken, freeze
 from holdfast.engine.protocol import Refused, Write
-from holdfast.errors import NotFound
 from holdfast.formats import registry
 from holdfast.runtime.live.session_log import SessionLog, speak
-from holdfast.runtime.live.transcript import find
+from holdfast.runtime.live.transcript import find, no_message
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.start_turn import refuse_accepted
 
@@ -72,8 +71,7 @@ def label(
     freeze(labels)  # refuses what is not JSON before anything is read
     known = yield from read(partial(find, session, message_id))
     if known is None:
-        hint = "take the id from Session.transcript()"
-        raise NotFound(what="message", name=message_id, hint=hint)
+        raise no_message(message_id)
     note = Labelled(message_id, labels, known.seq)
     yield from _store(session, (session.draft("label", note),))
 

@@ -4,7 +4,7 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Decided, Draft
 from holdfast.domain.message import target_of
 from holdfast.domain.turn import Ask
-from holdfast.engine.protocol import Refused, Write
+from holdfast.engine.protocol import Write
 from holdfast.errors import NotFound
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Plan, read
@@ -25,11 +25,9 @@ def decide(
             raise NotFound(what="call that waits for approval", name=call_id, hint=hint)
         drafts = _decision(session, waiting[-1], approved, by)
         # Guarded by the head: if anything was written since, another decision may have been.
-        outcome = yield from session.commit(Write(session.id, drafts=drafts, head=head))
-        if not isinstance(outcome, Refused):
+        write = Write(session.id, drafts=drafts, head=head)
+        if (yield from session.commit_or_retry(write)) is not None:
             return
-        if outcome.why == "ended":
-            raise (yield from read(session.ended))
 
 
 def _decision(

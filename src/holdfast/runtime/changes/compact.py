@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.domain.log.compaction import covering, cut, cut_inside
 from holdfast.domain.repair import StoredMessage
-from holdfast.engine.protocol import Refused, Write
+from holdfast.engine.protocol import Write
 from holdfast.errors import Conflict, InvalidMessage
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog, speak
@@ -48,20 +48,20 @@ def compact(
     covered = yield from _covered(session, keep_turns)
     if not covered:
         return None
-    text = (
-        summary
-        if isinstance(summary, str)
-        else (
-            yield from ask(partial(summary, [_told(session, seen) for seen in covered]))
-        )
-    )
-    if not issubclass(type(text), str) or not (text := str.__str__(text)).strip():
+    text: Any = summary
+    if not isinstance(summary, str):
+        messages = [
+            Message(seen, turn=session.turn_name(seen.turn)) for seen in covered
+        ]
+        text = yield from ask(partial(summary, messages))
+    # The class is asked, not the object: one of a caller's own may lie about itself.
+    words = ""
+    if issubclass(type(text), str):
+        words = str.__str__(text).strip()
+    if not words:
         raise InvalidMessage(problem="a summary must say something", place="summary")
-    return (
-        yield from _commit(
-            session, [seen.id for seen in covered], HEADING + text.strip()
-        )
-    )
+    ids = [seen.id for seen in covered]
+    return (yield from _commit(session, ids, HEADING + words))
 
 
 def _covered(session: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
@@ -69,17 +69,15 @@ def _covered(session: SessionLog, keep_turns: int) -> Plan[list[StoredMessage]]:
     log = yield from read(session.log)
     with session.lock:
         order = log.visible
-        end = (
-            cut(order, keep_turns=keep_turns)
-            if own is None
-            else cut_inside(log, own, keep_turns=keep_turns)
-        )
+        if own is None:
+            end = cut(order, keep_turns=keep_turns)
+        else:
+            end = cut_inside(log, own, keep_turns=keep_turns)
         covered = list(order[:end])
-    return [] if all(seen.note.origin == "summary" for seen in covered) else covered
-
-
-def _told(session: SessionLog, seen: StoredMessage) -> Message:
-    return Message(seen, turn=session.turn_name(seen.turn))
+    # A summary of summaries alone would say nothing new.
+    if all(seen.note.origin == "summary" for seen in covered):
+        return []
+    return covered
 
 
 def _until_free(session: SessionLog) -> Plan[int | None]:
@@ -110,7 +108,8 @@ def _commit(session: SessionLog, covered: list[str], text: str) -> Plan[Compacti
                 problem="what was summarised is no longer in the view; compact again",
             )
         draft = session.draft("compaction", note, body=spoken.body)
-        outcome = yield from session.commit(
+        # In the caller's own turn its fence is the guard; else that no turn runs.
+        written = yield from session.commit_or_retry(
             Write(
                 session.id,
                 drafts=(draft,),
@@ -120,7 +119,5 @@ def _commit(session: SessionLog, covered: list[str], text: str) -> Plan[Compacti
                 base=True,
             )
         )
-        if not isinstance(outcome, Refused):
-            return Compaction(outcome.seq, tuple(covered))
-        if outcome.why == "ended":
-            raise (yield from read(session.ended))
+        if written is not None:
+            return Compaction(written.seq, tuple(covered))

@@ -14,7 +14,7 @@ from holdfast.engine.protocol import Opening, Refused, Write, state_after
 from holdfast.errors import Conflict, NotFound, SessionBusy
 from holdfast.runtime.clock import mint_session
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.live.transcript import find
+from holdfast.runtime.live.transcript import find, no_message
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.recovery import settle_if_dead
 
@@ -34,7 +34,8 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
         with session.lock:
             head, note = log.head, _back_to(session, log, to_message)
         draft = session.draft("rewind", note)
-        outcome = yield from session.commit(
+        # With ranges it shows what lies before the last summary: loads begin earlier again.
+        written = yield from session.commit_or_retry(
             Write(
                 session.id,
                 drafts=(draft,),
@@ -43,11 +44,9 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
                 unbase=bool(note.ranges),
             )
         )
-        if not isinstance(outcome, Refused):
-            session.went_back = max(session.went_back, outcome.seq)
+        if written is not None:
+            session.went_back = max(session.went_back, written.seq)
             return
-        if outcome.why == "ended":
-            raise (yield from read(session.ended))
 
 
 def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound:
@@ -58,16 +57,12 @@ def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound:
         )
         raise Conflict(session_id=session.id, problem=problem)
     note = back_to(log, to_message)
-    if note is None and to_message in log.elsewhere:
+    if note is not None:
+        return note
+    if to_message in log.elsewhere:
         hint = "it waited when this session was forked, and is answered in the one it comes from"
         raise NotFound(what="message to go back to", name=to_message, hint=hint)
-    if note is None:
-        raise NotFound(
-            what="message",
-            name=to_message,
-            hint="take the id from Session.transcript()",
-        )
-    return note
+    raise no_message(to_message)
 
 
 def _before_waiting(session: SessionLog, head: int) -> int:
@@ -81,6 +76,16 @@ def _before_waiting(session: SessionLog, head: int) -> int:
         head -= 1
 
 
+def _next_epoch(session: SessionLog, key: str) -> Plan[int]:
+    taken = yield from read(lambda: session.engine.current(session.tenant, key))
+    if taken is None:
+        return 1
+    if not taken.ended:
+        problem = f"the key `{key}` is bound to it; end it first, or fork without a key"
+        raise Conflict(session_id=taken.id, problem=problem)
+    return taken.epoch + 1
+
+
 def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLog]:
     """A new session that shares this one's past up to message `at`, or all of it."""
     state = yield from settle_if_dead(session)
@@ -89,21 +94,11 @@ def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[Sessio
     else:
         found = yield from read(partial(find, session, at))
         if found is None:
-            raise NotFound(
-                what="message", name=at, hint="take the id from Session.transcript()"
-            )
+            raise no_message(at)
         head = found.seq
-    taken = (
-        (yield from read(lambda: session.engine.current(session.tenant, key)))
-        if key is not None
-        else None
-    )
-    if taken is not None and not taken.ended:
-        raise Conflict(
-            session_id=taken.id,
-            problem=f"the key `{key}` is bound to it; end it first, or fork without a key",
-        )
-    epoch = taken.epoch + 1 if taken is not None else 1
+    epoch = 1
+    if key is not None:
+        epoch = yield from _next_epoch(session, key)
     opening = Opening(
         session.tenant, key, epoch, head=head, fence=state.fence, parent=session.id
     )

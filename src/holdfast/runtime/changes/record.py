@@ -39,7 +39,7 @@ from holdfast.domain.record.memory import (
 from holdfast.domain.record.reconcile import Reconciled
 from holdfast.domain.record.shape import ListShape, NewView
 from holdfast.domain.repair import CONTINUE
-from holdfast.engine.protocol import Refused, Write
+from holdfast.engine.protocol import Write
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.runtime.live.session_log import PAGE, SessionLog, speak
@@ -130,7 +130,7 @@ def _commit(
 ) -> Plan[Recorded]:
     decision = first
     while decision.drafts:
-        outcome = yield from session.commit(
+        written = yield from session.commit_or_retry(
             Write(
                 session.id,
                 drafts=decision.drafts,
@@ -138,10 +138,8 @@ def _commit(
                 unbase=decision.shows_past,
             )
         )
-        if not isinstance(outcome, Refused):
+        if written is not None:
             break
-        if outcome.why == "ended":
-            raise (yield from read(session.ended))
         again = partial(_decide, session, memory, first.list_then(), format, NOWHERE)
         decision = yield from read(partial(session.reading, again))
     remembered = decision.remembered

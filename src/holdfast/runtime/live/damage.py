@@ -7,10 +7,11 @@ nothing more.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 from holdfast.domain.entry import NOTES, Entry, note_of, noted
-from holdfast.domain.message import MessageNote, freeze, thaw
+from holdfast.domain.message import USUAL_FORMAT, MessageNote, freeze, thaw
 from holdfast.engine.address import damage_remedy
 from holdfast.errors import Damaged
 from holdfast.formats import registry
@@ -44,26 +45,27 @@ def placeholder(entry: Entry) -> Entry:
 
 def _role(entry: Entry) -> Literal["user", "assistant"]:
     """Who said what can't be read: the model, if its note still says so."""
-    try:
-        note = (
-            note_of("message", entry.note) if entry.kind == "message" else MessageNote()
-        )
-    except Exception:
-        return "user"
-    return "assistant" if note.role == "assistant" else "user"
+    with suppress(Exception):
+        if (
+            entry.kind == "message"
+            and note_of("message", entry.note).role == "assistant"
+        ):
+            return "assistant"
+    return "user"
 
 
 def _read(entry: Entry, *, bodies: bool) -> None:
-    note: Any = note_of(entry.kind, entry.note) if entry.kind in NOTES else None
+    """Raises anything at all when the entry can't be read."""
+    note: Any = None
+    if entry.kind in NOTES:
+        note = note_of(entry.kind, entry.note)
+    if not entry.body and entry.kind != "message":
+        return
     if entry.kind == "message" and bodies and not note.erased:
         registry.read(note.format, entry.body)
-    elif entry.kind == "compaction" and entry.body:
-        registry.read("openai.chat", entry.body)
-    elif (
-        entry.kind == "instructions"
-        and entry.body
-        and not isinstance(thaw(entry.body), str)
-    ):
+    elif entry.kind == "compaction":
+        registry.read(USUAL_FORMAT, entry.body)
+    elif entry.kind == "instructions" and not isinstance(thaw(entry.body), str):
         raise Damaged(where="instructions", problem="they are not text")
 
 
@@ -75,17 +77,19 @@ def located(
     """
     if error.where == where:
         return error
+    place = f"session `{session}`"
+    seq = _first_unreadable(page)
+    if seq is not None:
+        place = f"entry {seq} of {place}"
+    problem = f"{place} can't be read back: {error.problem}"
+    return Damaged(where=where, problem=problem, remedy=damage_remedy(where))
+
+
+def _first_unreadable(page: Callable[[int], list[Entry]]) -> int | None:
     after = 0
     while entries := page(after):
         for entry in entries:
             if readable(entry) is not entry:
-                problem = (
-                    f"entry {entry.seq} of session `{session}` can't be read back: "
-                    f"{error.problem}"
-                )
-                return Damaged(
-                    where=where, problem=problem, remedy=damage_remedy(where)
-                )
+                return entry.seq
         after = entries[-1].seq
-    problem = f"session `{session}` can't be read back: {error.problem}"
-    return Damaged(where=where, problem=problem, remedy=damage_remedy(where))
+    return None

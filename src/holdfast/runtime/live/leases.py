@@ -29,15 +29,9 @@ class Leases:
 
     def is_over(self, state: SessionState) -> bool:
         """Whether the lease of the running turn is."""
-        return (
-            self._left_s(
-                (state.id, None),
-                state.lease_left_s or 0.0,
-                state.lease_s,
-                state.lease_mark,
-            )
-            <= 0
-        )
+        left_s = state.lease_left_s or 0.0
+        name = (state.id, None)
+        return self._left_s(name, left_s, state.lease_s, state.lease_mark) <= 0
 
     def is_free(self, session: str, waiting: Waiting) -> bool:
         """Whether a message in the inbox waits for any turn: nobody waits with it, or nobody is
@@ -47,10 +41,8 @@ class Leases:
             return True
         length_s = WAITER_S if waiting.lease_s is None else waiting.lease_s
         left_s = length_s if waiting.left_s is None else waiting.left_s
-        return (
-            self._left_s((session, waiting.message), left_s, length_s, waiting.mark)
-            <= 0
-        )
+        name = (session, waiting.message)
+        return self._left_s(name, left_s, length_s, waiting.mark) <= 0
 
     def _left_s(
         self, name: Name, left_s: float, length_s: float | None, mark: float | None
@@ -59,6 +51,7 @@ class Leases:
             return left_s
         now = self._tick()
         seen = self._seen.get(name)
+        # Another mark is another lease: it was renewed, and is watched from now on.
         if seen is None or seen[0] != mark:
             if len(self._seen) >= SEEN_MAX:
                 self._seen.clear()

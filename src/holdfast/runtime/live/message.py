@@ -82,11 +82,10 @@ class Message:
     def payload(self) -> Any:
         """The message exactly as it was stored; a copy of its own at every look."""
         note = self._seen.note
-        return (
-            None
-            if note.erased or note.origin == "unreadable"
-            else self._read(thaw, None)
-        )
+        # What stands for an entry that can't be read was never stored.
+        if note.erased or note.origin == "unreadable":
+            return None
+        return self._read(thaw, None)
 
     @property
     def parts(self) -> list[Part]:
@@ -130,13 +129,11 @@ class Message:
         return self._seen.note.usage
 
     def __repr__(self) -> str:
-        parts = self.parts
-        said = [repr(_cut(text, 40))] if (text := text_of(parts)) else []
-        said += [
-            f"{part.name}({_cut(part.arguments, 40)})"
-            for part in parts
-            if isinstance(part, Call)
-        ]
+        said = []
+        if text := self.text:
+            said.append(repr(_cut(text, 40)))
+        for call in self.calls:
+            said.append(f"{call.name}({_cut(call.arguments, 40)})")
         return f"<Message {self.seq} {self.role} {self.state} {' '.join(said) or repr('')}>"
 
 
@@ -152,16 +149,16 @@ def _cut(text: str, length: int) -> str:
 def _state(note: MessageNote, pending: bool) -> str:
     if note.erased:
         return "erased"
-    return "partial" if note.partial else "pending" if pending else "complete"
+    if note.partial:
+        return "partial"
+    return "pending" if pending else "complete"
 
 
 def parts_of(note: MessageNote, body: bytes) -> list[Part]:
     """A neutral reading of this payload; nothing of one that was erased."""
-    return (
-        []
-        if note.erased
-        else [piece.part for piece in registry.read(note.format, body)]
-    )
+    if note.erased:
+        return []
+    return [piece.part for piece in registry.read(note.format, body)]
 
 
 def text_of(parts: list[Part]) -> str:

@@ -25,6 +25,7 @@ from holdfast.engine.protocol import (
     SessionState,
     Ticket,
     Write,
+    Written,
 )
 from holdfast.errors import (
     Damaged,
@@ -40,7 +41,7 @@ from holdfast.runtime.live.damage import located, readable
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages, Stretch, stretch_of
 from holdfast.runtime.live.message import Message
-from holdfast.runtime.plans.plan import Plan, wait_for
+from holdfast.runtime.plans.plan import Plan, read, wait_for
 
 T = TypeVar("T")
 PAGE = 2000
@@ -57,19 +58,20 @@ class SessionLog:
         lineages: Lineages,
         state: SessionState,
     ) -> None:
-        self.engine, self.world, self.keeper = engine, world, keeper
+        self.engine = engine
+        self.world = world
+        self.keeper = keeper
         self.lineages = lineages
-        self.id, self.tenant, self.key, self.epoch = (
-            state.id,
-            state.tenant,
-            state.key,
-            state.epoch,
-        )
+        self.id = state.id
+        self.tenant = state.tenant
+        self.key = state.key
+        self.epoch = state.epoch
         self.origin = state.origin
         self.lock = threading.RLock()
         self._log = Log()
         self._history: Log | None = None
         self._lineage: tuple[Stretch, ...] | None = None
+        # Whether `_log` was begun, and whether it begins with the first entry.
         self._begun = self._whole = False
         self._erased: tuple[str, ...] = ()
         # the seqs up to which its holder has seen the view, and has rewound it
@@ -78,7 +80,7 @@ class SessionLog:
         self._labelled = 0
         self._is_vetting = False
         self.sums: Any = None
-        """What `summing` has added up so far."""
+        """What `totals` has added up so far."""
         self.contexts = Contexts()
         self._scopes: list[str] | None = None
 
@@ -98,8 +100,9 @@ class SessionLog:
         return self.scope, event_id
 
     def scopes(self) -> list[str]:
-        """Its scope, and those of the sessions whose past it shares. None of them ever changes."""
+        """Its scope, and those of the sessions whose past it shares."""
         if self._scopes is None:
+            # None of them ever changes: asked for once.
             self._scopes = [self.scope]
             for stretch in self.lineage()[:-1]:
                 state = self.engine.state(stretch.session)
@@ -116,11 +119,9 @@ class SessionLog:
         end.
         """
         page = self._page(after, limit, bodies=bodies)
-        return (
-            [readable(entry, bodies=bodies) for entry in page]
-            if self._is_vetting
-            else page
-        )
+        if self._is_vetting:
+            return [readable(entry, bodies=bodies) for entry in page]
+        return page
 
     def reading(self, work: Callable[[], T]) -> T:
         """What this reads. If it fails on something in the log, it is done again with every entry
@@ -129,9 +130,12 @@ class SessionLog:
         try:
             return work()
         except Exception as error:
-            if self._is_vetting or (
-                isinstance(error, HoldfastError) and not isinstance(error, Damaged)
-            ):
+            # Any exception: what damaged bytes cause can't be foreseen. Errors of ours say something
+            # else, but for `Damaged`.
+            is_ours = isinstance(error, HoldfastError) and not isinstance(
+                error, Damaged
+            )
+            if self._is_vetting or is_ours:
                 raise
         with self.lock:
             self._is_vetting = True
@@ -139,6 +143,7 @@ class SessionLog:
         return work()
 
     def _page(self, after: int, limit: int, *, bodies: bool) -> list[Entry]:
+        # Nearly all reading is of a session's own entries: its lineage is not asked for.
         if after >= self.origin:
             return self.engine.entries(self.id, after=after, limit=limit, bodies=bodies)
         lineage = self.lineage()
@@ -164,11 +169,20 @@ class SessionLog:
         """The log, up to date, from the last compaction on: what the context is made from. Held
         under `lock` by whoever looks at more than one thing in it.
         """
+        return self._located(self._up_to_date)
+
+    def _located(self, work: Callable[[], T]) -> T:
+        """What this reads; an entry that can't be read, and that nothing can stand in for, is an
+        error that names its place.
+        """
         with self.lock:
             try:
-                return self.reading(self._up_to_date)
+                return self.reading(work)
             except Damaged as error:
-                raise self._damaged(error) from error
+                # What was half read is forgotten, so that the next one who looks meets it too.
+                self._forget()
+                place = located(error, self.engine.where, self.id, self.page)
+                raise place from error
 
     def _up_to_date(self) -> Log:
         self._forget_what_was_erased()
@@ -178,11 +192,16 @@ class SessionLog:
             self._log.add(page)
             if self._log.lost:
                 self._log, self._whole, self.contexts = Log(), True, Contexts()
-            elif (
-                len(page) < PAGE and self._log.head > self.origin and not _is_full(page)
-            ):
-                break  # a short page of its own log is the last one
+            elif self._is_last(page):
+                break
         return self._log
+
+    def _is_last(self, page: list[Entry]) -> bool:
+        """Whether no page follows this one. It saves every warm reader a second question."""
+        if len(page) == PAGE or page[-1].seq <= self.origin:
+            return False
+        # An engine ends a page early when its payloads are large.
+        return sum(len(entry.body) for entry in page) < PAGE_BYTES_MAX
 
     def _forget_what_was_erased(self) -> None:
         """A fork loses what any of those that it shares its past with has lost, though it was read
@@ -196,26 +215,20 @@ class SessionLog:
     def _erased_past(self) -> tuple[str, ...]:
         if not self.origin:
             return ()
-        states = [self.engine.state(stretch.session) for stretch in self.lineage()[:-1]]
-        ended = [state for state in states if state is not None and state.ended]
-        # entries of it may be blanked
-        return tuple(f"{state.id} {state.erased} {state.head}" for state in ended)
+        marks = []
+        for stretch in self.lineage()[:-1]:
+            state = self.engine.state(stretch.session)
+            # Only what has ended can be erased; its head tells that single entries were blanked.
+            if state is not None and state.ended:
+                marks.append(f"{state.id} {state.erased} {state.head}")
+        return tuple(marks)
 
     def _forget(self) -> None:
-        self._log, self._history, self._begun, self.contexts = (
-            Log(),
-            None,
-            False,
-            Contexts(),
-        )
+        self._log = Log()
+        self._history = None
+        self._begun = False
+        self.contexts = Contexts()
         self.sums = None
-
-    def _damaged(self, error: Damaged) -> Damaged:
-        """The error with its place; what was half read is forgotten, so that the next one who looks
-        meets it too.
-        """
-        self._forget()
-        return located(error, self.engine.where, self.id, self.page)
 
     def history(self) -> Log:
         """The log, up to date, from its first entry on: what the transcript is told from. After a
@@ -237,41 +250,39 @@ class SessionLog:
     def _begin(self) -> None:
         """A load begins with the last compaction, not with the history."""
         self._begun = True
-        base = self._base()
-        self._whole = base == 0
-        if base:
-            [summary] = self.page(base - 1, 1)
-            # which can't be read: then all of the history is shown
-            if summary.kind != "compaction":
-                self._whole = True
-                return
-            note = note_of("compaction", summary.note)
-            told = self.page(note.instructions - 1, 1)[0] if note.instructions else None
-            said = (
-                told.body if told is not None and told.kind == "instructions" else b""
-            )
-            self._log.begin(note, thaw(said) if said else None)
+        summary = self._entry(self._base())
+        # A summary that can't be read is a placeholder by now: then all of the history is shown.
+        self._whole = summary is None or summary.kind != "compaction"
+        if summary is None or self._whole:
+            return
+        note = note_of("compaction", summary.note)
+        prompt = self._entry(note.instructions)
+        instructions = None
+        if prompt is not None and prompt.kind == "instructions" and prompt.body:
+            instructions = thaw(prompt.body)
+        self._log.begin(note, instructions)
+
+    def _entry(self, seq: int) -> Entry | None:
+        """The entry with this seq; None for 0, which no entry has."""
+        return self.page(seq - 1, 1)[0] if seq else None
 
     def _base(self) -> int:
-        """The seq of the last compaction, this session's own or one that it shares."""
+        """The seq of the last compaction, this session's own or one that it shares; 0 when there is
+        none.
+        """
         base = self.state().base
-        for stretch in reversed(self.lineage()[:-1]) if self.origin else ():
-            if base:
-                break
+        if base or not self.origin:
+            return base
+        for stretch in reversed(self.lineage()[:-1]):
             past = self.engine.state(stretch.session)
             if past is not None and past.base:
-                base = past.base
-                if base > (stretch.upto or 0):
-                    return 0  # its parent was compacted after they had parted
-        return base
+                # One that its parent made after they had parted is none of its own.
+                return past.base if past.base <= (stretch.upto or 0) else 0
+        return 0
 
     def context(self, format: str, *, prefill: bool = False) -> Context:
         """What the model sees now, in this format."""
-        with self.lock:
-            try:
-                return self.reading(lambda: self._context(format, prefill))
-            except Damaged as error:
-                raise self._damaged(error) from error
+        return self._located(lambda: self._context(format, prefill))
 
     def _context(self, format: str, prefill: bool) -> Context:
         log = self.log()
@@ -284,8 +295,10 @@ class SessionLog:
         """
         with self.lock:
             if self._labels is None:
-                self._labels, self._labelled = {}, self.origin
-                for session, after, upto in self.lineage()[:-1] if self.origin else ():
+                self._labels = {}
+                self._labelled = self.origin
+                past = self.lineage()[:-1] if self.origin else ()
+                for session, after, upto in past:
                     for entry in self.engine.labels(session, after=after):
                         if upto is None or entry.seq <= upto:
                             _put(self._labels, entry)
@@ -296,47 +309,44 @@ class SessionLog:
 
     def pending(self) -> list[Message]:
         """What waits in the inbox, in the order it was accepted."""
-        waiting = [w.message.hex() for w in self.engine.inbox(self.id)]
-        log = self.log()
-        with self.lock:
-            seen = {message.id: message for message in log.by_seq}
-            return [
-                Message(seen[id], turn=None, pending=True)
-                for id in waiting
-                if id in seen
-            ]
+        # The inbox before the log: what is in the inbox then is in the log too.
+        waiting = [each.message.hex() for each in self.engine.inbox(self.id)]
+        stored = self._by_id()
+        found = []
+        for id in waiting:
+            if id in stored:
+                found.append(Message(stored[id], turn=None, pending=True))
+        return found
 
     def pick(self, ids: Sequence[str]) -> list[Message]:
         """These messages, in this order."""
+        stored = self._by_id()
+        return [Message(stored[id], turn=self.turn_name(stored[id].turn)) for id in ids]
+
+    def _by_id(self) -> dict[str, StoredMessage]:
         log = self.log()
         with self.lock:
-            seen = {message.id: message for message in log.by_seq}
-            return [Message(seen[id], turn=self.turn_name(seen[id].turn)) for id in ids]
+            return {message.id: message for message in log.by_seq}
 
-    def told(self, seen: StoredMessage) -> StoredMessage:
+    def with_payload(self, message: StoredMessage) -> StoredMessage:
         """The message with its payload, which a long history is folded without."""
-        if seen.body:
-            return seen
-        [entry] = self.page(seen.seq - 1, 1)
-        note = (
-            note_of("message", entry.note)
-            if self._is_vetting and entry.kind == "message"
-            else seen.note
-        )
-        return replace(seen, note=note, body=entry.body)
+        if message.body:
+            return message
+        [entry] = self.page(message.seq - 1, 1)
+        note = message.note
+        if self._is_vetting and entry.kind == "message":
+            # A placeholder has a note of its own, which its payload goes with.
+            note = note_of("message", entry.note)
+        return replace(message, note=note, body=entry.body)
 
     def again(self, id: bytes) -> Draft | None:
         """A message of this session, to be stored in the one that follows it; None when it no
         longer waits here.
         """
-        found = next(
-            (message for message in self.log().by_seq if message.id == id.hex()), None
-        )
-        return (
-            None
-            if found is None
-            else Draft("message", None, id, found.at, noted(found.note), found.body)
-        )
+        found = self._by_id().get(id.hex())
+        if found is None:
+            return None
+        return Draft("message", None, id, found.at, noted(found.note), found.body)
 
     def state(self) -> SessionState:
         state = self.engine.state(self.id)
@@ -352,47 +362,50 @@ class SessionLog:
         """What becomes of this one write."""
         return wait_for(self.engine.submit((write,)))
 
+    def commit_or_retry(self, write: Write) -> Plan[Written | None]:
+        """What becomes of a write whose guards repeat what it was decided from. None when they
+        refused it: then decide again. Raises `SessionEnded` when that would be in vain.
+        """
+        outcome = yield from self.commit(write)
+        if isinstance(outcome, Written):
+            return outcome
+        if outcome.why == "ended":
+            raise (yield from read(self.ended))
+        return None
+
     def draft(
         self, kind: str, note: Any = None, *, turn: int | None = None, body: bytes = b""
     ) -> Draft:
+        """A new entry of this session, to be written."""
         at = self.world.now()
-        return Draft(
-            kind,
-            turn,
-            mint(self.world, at),
-            at,
-            noted(note) if note is not None else b"",
-            body,
-        )
+        raw = noted(note) if note is not None else b""
+        return Draft(kind, turn, mint(self.world, at), at, raw, body)
 
     def message(
         self, spoken: Spoken, *, turn: int | None, id: bytes | None = None
     ) -> Draft:
+        """A new message of this session, to be written; `id` if it has one already."""
         at = self.world.now()
-        return Draft(
-            "message",
-            turn,
-            id or mint(self.world, at),
-            at,
-            noted(spoken.note),
-            spoken.body,
-        )
+        id = id or mint(self.world, at)
+        return Draft("message", turn, id, at, noted(spoken.note), spoken.body)
 
-    def ended(self, reason: str = "") -> SessionEnded:
+    def current(self) -> SessionState | None:
+        """The session that this one's key is bound to now; None when there is no key."""
+        if self.key is None:
+            return None
+        return self.engine.current(self.tenant, self.key)
+
+    def ended(self) -> SessionEnded:
         """The error for a handle whose session is over; it names the one to go on in (I-8)."""
-        current = (
-            self.engine.current(self.tenant, self.key) if self.key is not None else None
-        )
-        log = self.log()
-        return SessionEnded(
-            session_id=self.id,
-            reason=reason or log.closed or "ended",
-            current_id=current.id
-            if current is not None and not current.ended
-            else None,
-        )
+        current = self.current()
+        go_on_in = None
+        if current is not None and not current.ended:
+            go_on_in = current.id
+        reason = self.log().closed or "ended"
+        return SessionEnded(session_id=self.id, reason=reason, current_id=go_on_in)
 
     def turn_name(self, number: int | None) -> str | None:
+        """The id of the turn with this number."""
         return None if number is None else turn_id(self.id, number)
 
 
@@ -402,10 +415,6 @@ def _put(labels: dict[str, dict[str, Any]], entry: Entry) -> None:
     except Damaged:
         return  # a label that can't be read is none (I-25)
     labels.setdefault(note.message, {}).update(note.labels)
-
-
-def _is_full(page: list[Entry]) -> bool:
-    return sum(len(entry.body) for entry in page) >= PAGE_BYTES_MAX
 
 
 def speak(message: Any, format: str, **facts: Any) -> Spoken:

@@ -11,4 +11,6 @@ from holdfast.engine.protocol import Engine, SessionState
 def owned(engine: Engine, tenant: str, session: str | None) -> SessionState | None:
     """How the session with this id stands, if there is one and it is this tenant's."""
     state = engine.state(session) if session else None
-    return state if state is not None and state.tenant == tenant else None
+    if state is None or state.tenant != tenant:
+        return None
+    return state

@@ -15,12 +15,12 @@ def calls(session: SessionLog) -> list[ToolCall]:
     """
     log = session.history()
     with session.lock:
-        standing, running, asks = log.natural, log.running, log.asks
-        callers = sorted(
-            (seen for seen in standing if seen.note.calls), key=lambda seen: seen.seq
-        )
+        standing = log.natural
+        callers = [seen for seen in standing if seen.note.calls]
+        # By seq, as the pages of the log are: each page is read once.
+        callers.sort(key=lambda seen: seen.seq)
         said = dict(_arguments(session, callers))
-        return tool_calls(standing, running=running, asks=asks, said=said)
+        return tool_calls(standing, running=log.running, asks=log.asks, said=said)
 
 
 def _arguments(

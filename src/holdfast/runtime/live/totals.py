@@ -7,7 +7,7 @@ costs only what is new.
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from holdfast.domain.entry import End, Entry, note_of
 from holdfast.domain.message import Usage
@@ -15,6 +15,7 @@ from holdfast.domain.turn import FORKED
 from holdfast.engine.protocol import SessionState
 from holdfast.errors import Damaged
 from holdfast.runtime.live.damage import readable
+from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.transcript import opening
 
@@ -78,7 +79,8 @@ def info(session: SessionLog, state: SessionState) -> SessionInfo:
     where it was spent (FAULTS J3).
     """
     with session.lock:
-        sums = session.sums = _added_up(session, session.sums or RunningTotals())
+        sums = _added_up(session, session.sums or RunningTotals())
+        session.sums = sums
     return SessionInfo(
         id=session.id,
         key=session.key,
@@ -108,14 +110,14 @@ def turns(session: SessionLog, *, after: int, limit: int | None) -> list[TurnInf
             if entry.kind == "opened":
                 _part(found, entry)
             elif entry.turn is not None and entry.turn > after:
-                _tell_turn(session, found, entry, asked)
-            elif (
-                entry.kind == "message"
-                and (address := note_of("message", entry.note).reply_to) is not None
-            ):
-                asked[entry.id.hex()] = address
-    ordered = [found[number] for number in sorted(found)]
-    return ordered if limit is None else ordered[:limit]
+                _add_to_turn(session, found, entry, asked)
+            elif entry.kind == "message":
+                address = note_of("message", entry.note).reply_to
+                if address is not None:
+                    asked[entry.id.hex()] = address
+    # Turns start in the order of their numbers, but for those that a fork took over.
+    numbers = sorted(found)[:limit]
+    return [found[number] for number in numbers]
 
 
 def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
@@ -128,7 +130,7 @@ def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
             found[number] = replace(known, end=end, reason=reason, ended_at=opened.at)
 
 
-def _tell_turn(
+def _add_to_turn(
     session: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]
 ) -> None:
     """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside
@@ -139,30 +141,44 @@ def _tell_turn(
     if entry.kind == "turn":
         found[number] = TurnInfo(session.turn_name(number) or "", number, entry.at)
     known = found.get(number)
-    if known is None:
+    if known is None or entry.kind not in ("message", "turn", "take", "end"):
         return
-    note: Any = (
-        note_of(entry.kind, entry.note)
-        if entry.kind in ("message", "turn", "take", "end")
-        else None
-    )
+    note: Any = note_of(entry.kind, entry.note)
     if entry.kind == "message":
-        reply_to = known.reply_to if known.reply_to is not None else note.reply_to
-        usage = _sum(known.usage, note.usage)
         found[number] = replace(
-            known, messages=known.messages + 1, usage=usage, reply_to=reply_to
+            known,
+            messages=known.messages + 1,
+            usage=_sum(known.usage, note.usage),
+            reply_to=_first(known.reply_to, note.reply_to),
         )
     elif entry.kind in ("turn", "take"):
-        own = [note.reply_to] if entry.kind == "turn" else []
-        addresses = [known.reply_to, *own, *(asked.pop(id, None) for id in note.takes)]
-        reply_to = next((address for address in addresses if address is not None), None)
+        addresses = [known.reply_to]
+        if entry.kind == "turn":
+            addresses.append(note.reply_to)
+        for id in note.takes:
+            addresses.append(asked.pop(id, None))
         found[number] = replace(
-            known, messages=known.messages + len(note.takes), reply_to=reply_to
+            known,
+            messages=known.messages + len(note.takes),
+            reply_to=_first(*addresses),
         )
-    elif entry.kind == "end" and known.end is None:
-        left = known.messages - len(note.returns)
-        told = {"end": note.end, "reason": note.reason, "error": note.error}
-        found[number] = replace(known, ended_at=entry.at, messages=left, **told)
+    elif known.end is None:
+        found[number] = replace(
+            known,
+            ended_at=entry.at,
+            # What it gives back, another turn takes.
+            messages=known.messages - len(note.returns),
+            end=note.end,
+            reason=note.reason,
+            error=note.error,
+        )
+
+
+def _first(*addresses: str | None) -> str | None:
+    for address in addresses:
+        if address is not None:
+            return address
+    return None
 
 
 def _added_up(session: SessionLog, sums: RunningTotals) -> RunningTotals:
@@ -182,16 +198,15 @@ def _added_up(session: SessionLog, sums: RunningTotals) -> RunningTotals:
 def _sum(one: Usage, other: Usage | None) -> Usage:
     if other is None:
         return one
-    return Usage(
-        *(
-            getattr(one, field) + getattr(other, field)
-            for field in Usage.__struct_fields__
-        )
-    )
+    fields = zip(astuple(one), astuple(other), strict=True)
+    return Usage(*(mine + theirs for mine, theirs in fields))
 
 
 def state_of(state: SessionState) -> str:
-    return "ended" if state.ended else "running" if state.turn is not None else "open"
+    """How a session stands, in the word that users see."""
+    if state.ended:
+        return "ended"
+    return "open" if state.turn is None else "running"
 
 
 def title(session: SessionLog, beginning: list[Entry] | None = None) -> str:
@@ -203,11 +218,22 @@ def title(session: SessionLog, beginning: list[Entry] | None = None) -> str:
         first = opening(session, page)
     except Damaged:
         first = opening(session, [readable(entry) for entry in page])
-    story: Any = next(
-        (message.labels["story"] for message in first if "story" in message.labels), {}
-    )
-    named = story.get("title") if isinstance(story, dict) else None
-    asked = next((message.text for message in first if message.role == "user"), "")
-    return " ".join(
-        (named if isinstance(named, str) and named.strip() else asked).split()
-    )[:80]
+    return " ".join((_given_title(first) or _first_words(first)).split())[:80]
+
+
+def _given_title(messages: list[Message]) -> str:
+    """The title that an import has noted, if there is one to read."""
+    for message in messages:
+        if "story" in message.labels:
+            story = message.labels["story"]
+            named = story.get("title") if isinstance(story, dict) else None
+            # A label is any JSON: what others put there may be no text.
+            return named.strip() if isinstance(named, str) else ""
+    return ""
+
+
+def _first_words(messages: list[Message]) -> str:
+    for message in messages:
+        if message.role == "user":
+            return message.text
+    return ""

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.message import MessageNote
 from holdfast.domain.repair import StoredMessage
+from holdfast.errors import NotFound
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 
@@ -26,23 +27,28 @@ def messages(
 ) -> tuple[list[Message], int]:
     """A page of the transcript, and the seq to go on after; the same seq again at the end."""
     page = session.page(after, limit)
-    said = [
-        (entry, note_of("message", entry.note))
-        for entry in page
-        if entry.kind == "message"
-    ]
+    if not page:
+        return [], after
+    said = _said(page)
     accepted = {entry.id.hex() for entry, note in said if note.inbox}
-    waiting = (
-        {each.message.hex() for each in session.engine.inbox(session.id)}
-        if accepted
-        else set()
-    )
+    waiting: set[str] = set()
+    if accepted:
+        waiting = {each.message.hex() for each in session.engine.inbox(session.id)}
     takers = _takers(_from(session, page), accepted - waiting)
     labels = session.labels()
     found = [
         _message(session, entry, note, takers, waiting, labels) for entry, note in said
     ]
-    return found, page[-1].seq if page else after
+    return found, page[-1].seq
+
+
+def _said(page: list[Entry]) -> list[tuple[Entry, MessageNote]]:
+    """The messages among these entries, with their notes."""
+    return [
+        (entry, note_of("message", entry.note))
+        for entry in page
+        if entry.kind == "message"
+    ]
 
 
 def opening(session: SessionLog, page: list[Entry]) -> list[Message]:
@@ -52,12 +58,9 @@ def opening(session: SessionLog, page: list[Entry]) -> list[Message]:
         if entry.kind == "label":
             note = note_of("label", entry.note)
             labels.setdefault(note.message, {}).update(note.labels)
-    said = (
-        (entry, note_of("message", entry.note))
-        for entry in page
-        if entry.kind == "message"
-    )
-    return [_message(session, entry, note, {}, set(), labels) for entry, note in said]
+    return [
+        _message(session, entry, note, {}, set(), labels) for entry, note in _said(page)
+    ]
 
 
 def find(session: SessionLog, id: str) -> Entry | None:
@@ -76,11 +79,17 @@ def find(session: SessionLog, id: str) -> Entry | None:
     return found
 
 
+def no_message(id: str) -> NotFound:
+    """The error for an id that no message of the session has."""
+    hint = "take the id from Session.transcript()"
+    return NotFound(what="message", name=id, hint=hint)
+
+
 def _with_id(page: list[Entry], id: str) -> Entry | None:
-    return next(
-        (entry for entry in page if entry.kind == "message" and entry.id.hex() == id),
-        None,
-    )
+    for entry in page:
+        if entry.kind == "message" and entry.id.hex() == id:
+            return entry
+    return None
 
 
 def _begun_before(session: SessionLog, id: str) -> int:
@@ -137,17 +146,16 @@ def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | Non
     unsettled = set(accepted)
     for entry in entries:
         if entry.kind in ("turn", "take"):
-            takers.update(
-                (id, entry.turn)
-                for id in note_of(entry.kind, entry.note).takes
-                if id in accepted
-            )
+            for id in note_of(entry.kind, entry.note).takes:
+                if id in accepted:
+                    takers[id] = entry.turn
         elif entry.kind == "end":
             for id in note_of("end", entry.note).returns:
                 takers.pop(id, None)
-            unsettled.difference_update(
-                id for id, turn in takers.items() if turn == entry.turn
-            )
+            # What a turn still has when it ends, no other turn takes.
+            for id, turn in takers.items():
+                if turn == entry.turn:
+                    unsettled.discard(id)
             if not unsettled:
                 break
     return takers

@@ -154,7 +154,7 @@ def said_in(session: SessionLog, log: Log, turn: int) -> str:
     said = [seen for seen in stands if seen.note.role == "assistant"]
     # it may have been the answer
     said = said or [seen for seen in stands if seen.note.origin == "unreadable"]
-    whole = [session.told(seen) for seen in said]
+    whole = [session.with_payload(seen) for seen in said]
     texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
     return "\n\n".join(text for text in texts if text.strip())
 

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from holdfast.domain.entry import End, TurnEnded
+from holdfast.domain.entry import Draft, End, TurnEnded
 from holdfast.engine.protocol import (
     Commit,
     JournalRow,
@@ -22,7 +22,7 @@ from holdfast.engine.protocol import (
     Written,
 )
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
-from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.session_log import PAGE, SessionLog
 from holdfast.runtime.plans.plan import Pause, Plan, outcome_of, read, run, wait_for
 from holdfast.runtime.process_identity import is_gone
 from holdfast.runtime.turns.message_stream import rebuild
@@ -37,9 +37,9 @@ AGAIN_S = 0.02
 
 def is_dead(session: SessionLog, state: SessionState) -> bool:
     """Whether the running turn has nobody left to end it."""
-    return state.turn is not None and (
-        session.keeper.leases.is_over(state) or is_gone(state.holder)
-    )
+    if state.turn is None:
+        return False
+    return session.keeper.leases.is_over(state) or is_gone(state.holder)
 
 
 def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
@@ -58,19 +58,18 @@ def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
                 yield from left.leave_again()
         elif is_dead(session, state) or keeper.take_given_up((session.id, state.fence)):
             yield from settle(session, state, end="abandoned", reason=_cause(state))
-        elif (
-            state.turn is not None
-            and state.fence == state.turn
-            and is_deserted(session.id, state.turn)
-        ):
+        elif state.turn is None:
+            return state
+        elif state.fence == state.turn and is_deserted(session.id, state.turn):
             yield from settle(session, state, end="interrupted", reason=DESERTED)
-        elif state.turn is None or (keeper.works == works and not keeper.is_at_work):
+        elif keeper.works == works and not keeper.is_at_work:
+            # Else the keeper has ended a turn since the state was read, and it may be this one.
             return state
 
 
 def settle_to_read(session: SessionLog) -> Plan[SessionState]:
-    """The same for one who only reads: what can't be settled now, on a full disk or behind a lock,
-    is settled later, and what is stored can be read (I-18).
+    """The session's state for one who only reads: a dead turn that can't be settled now, on a full
+    disk or behind a lock, is settled later, and what is stored can be read (I-18).
     """
     try:
         return (yield from settle_if_dead(session))
@@ -98,12 +97,12 @@ def settle(
     # second commit, the next one carries this end on, and does not take the turn for one that was
     # left.
     is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
-    asked = (
-        (session.draft("end", TurnEnded(end, reason=reason), turn=state.turn),)
-        if is_asked
-        else ()
-    )
-    lease_s = SETTLE_S if is_asked else None
+    asked: tuple[Draft, ...] = ()
+    lease_s = None
+    if is_asked:
+        note = TurnEnded(end, reason=reason)
+        asked = (session.draft("end", note, turn=state.turn),)
+        lease_s = SETTLE_S
     ticket = session.submit(
         Write(
             session.id,
@@ -120,11 +119,10 @@ def settle(
             return False
         while True:
             last = yield from _last_write(session, state, end, reason)
-            outcome = yield from wait_for(
-                session.engine.submit(
-                    (last,) if also is None else (yield from also(last))
-                )
-            )
+            commit: Commit = (last,)
+            if also is not None:
+                commit = yield from also(last)
+            outcome = yield from wait_for(session.engine.submit(commit))
             if not isinstance(outcome, Refused) or outcome.why != "moved":
                 break
             # something came in late, or an old server was asked
@@ -142,41 +140,42 @@ def _last_write(
     """The write that ends a seized turn: its one end, what it had delivered, and what it gives
     back.
     """
-    assert state.turn is not None
+    number = state.turn
+    assert number is not None
+    # The journal before the log: a message that was finished meanwhile is then known to the log,
+    # and not made anew.
     rows = yield from read(partial(journal, session, state.journal))
     log = yield from read(session.log)
     with session.lock:
-        of_turn = log.of_turn(state.turn)
-        turn = log.turns.get(state.turn)
-        spoke, took = (turn.spoke, tuple(turn.takes)) if turn else (False, ())
-        ended = turn is not None and turn.end is not None
+        of_turn = log.of_turn(number)
+        turn = log.turns.get(number)
         head = log.head
-    spoken_rows = [row for row in rows if row.turn == state.turn]
-    partials = rebuild(
-        spoken_rows, known={bytes.fromhex(message.id) for message in of_turn}
-    )
-    drafts = [
-        session.message(spoken, turn=state.turn, id=id) for id, spoken in partials
-    ]
-    unused = took if not ended and not spoke and not partials else ()
-    given_back = [message for message in of_turn if message.id in unused]
-    if not ended:
-        note = TurnEnded(
-            end, reason=reason, returns=tuple(message.id for message in given_back)
-        )
-        drafts.append(session.draft("end", note, turn=state.turn))
+    known = {bytes.fromhex(message.id) for message in of_turn}
+    partials = rebuild([row for row in rows if row.turn == number], known=known)
+    drafts = []
+    for id, spoken in partials:
+        drafts.append(session.message(spoken, turn=number, id=id))
+    returns: list[str] = []
+    admits: list[Waiting] = []
+    # A seizer that was asked to end the turn has written its end with the seizure.
+    if turn is None or turn.end is None:
+        if turn is not None and not turn.spoke and not partials:
+            for message in of_turn:
+                if message.id in turn.takes:
+                    returns.append(message.id)
+                    admits.append(Waiting(bytes.fromhex(message.id), None, message.seq))
+        note = TurnEnded(end, reason=reason, returns=tuple(returns))
+        drafts.append(session.draft("end", note, turn=number))
     return Write(
         session.id,
         drafts=tuple(drafts),
         fence=state.fence + 1,
-        head=head,  # all that it was made from: a server that was replaced may have less of it
+        # All that it was made from: a server that was replaced may have less of it.
+        head=head,
         position=rows[-1].position if rows else state.journal,
         finish=True,
         ended_too=True,
-        admits=tuple(
-            Waiting(bytes.fromhex(message.id), None, message.seq)
-            for message in given_back
-        ),
+        admits=tuple(admits),
     )
 
 
@@ -196,9 +195,9 @@ def journal(session: SessionLog, after: int = 0) -> list[JournalRow]:
     """The journal rows of this session, from this position on."""
     rows: list[JournalRow] = []
     while True:
-        page = session.engine.journal(session.id, after=after, limit=2000)
+        page = session.engine.journal(session.id, after=after, limit=PAGE)
         rows.extend(page)
-        if len(page) < 2000:
+        if len(page) < PAGE:
             return rows
         after = page[-1].position
 
@@ -206,7 +205,9 @@ def journal(session: SessionLog, after: int = 0) -> list[JournalRow]:
 def _cause(state: SessionState) -> str:
     if state.fence != state.turn:
         return "seized and left"
-    return "its process is gone" if is_gone(state.holder) else "its lease ran out"
+    if is_gone(state.holder):
+        return "its process is gone"
+    return "its lease ran out"
 
 
 class TurnClaim:

@@ -6,7 +6,7 @@ answered is in the log. All of it is safe to use from several threads: tools run
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from holdfast.domain.approval import Here
@@ -17,6 +17,9 @@ from holdfast.domain.reset_policy import asking_scope
 from holdfast.domain.turn import CallToRun
 from holdfast.runtime.live.message import parts_of
 from holdfast.runtime.live.session_log import SessionLog
+
+Place = tuple[str, int]
+"""A call by the id of its message and its index among the calls of that."""
 
 
 class OpenCall:
@@ -35,13 +38,18 @@ class OpenCall:
     def __init__(
         self, call_id: str, message: str, index: int, *, started: bool = False
     ) -> None:
-        self.call_id, self.message, self.index, self.started = (
-            call_id,
-            message,
-            index,
-            started,
-        )
-        self.waiting = self.answered = self.storing = False
+        self.call_id = call_id
+        self.message = message
+        self.index = index
+        self.started = started
+        self.waiting = False
+        self.answered = False
+        self.storing = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not merely asked about."""
+        return self.started and not self.waiting
 
 
 class CallBook:
@@ -51,52 +59,52 @@ class CallBook:
         self._lock = threading.Lock()
         self._calls: list[OpenCall] = []
 
+    def _named(self, call_id: str) -> list[OpenCall]:
+        """The calls of this id, in the order they were made. A model may use an id again."""
+        return [call for call in self._calls if call.call_id == call_id]
+
+    def _made(self, call_id: str) -> OpenCall | None:
+        """The first call of this id that the model has made and nobody has started."""
+        for call in self._named(call_id):
+            if not call.started and not call.answered:
+                return call
+        return None
+
     def note(self, message: str, note: MessageNote) -> None:
         """A message of the turn was stored, with these calls and these answers."""
         with self._lock:
             if any(call.message == message for call in self._calls):
                 return  # it was noted before: somebody was interrupted
-            self._calls += [
-                OpenCall(call.id, message, index)
-                for index, call in enumerate(note.calls)
-            ]
-        for call_id in note.answers if note.target is None else ():
-            self.answer(call_id)
+            for index, call in enumerate(note.calls):
+                self._calls.append(OpenCall(call.id, message, index))
+        # An outcome with a target was given by `answer` before it was stored.
+        if note.target is None:
+            for call_id in note.answers:
+                self.answer(call_id)
 
     def answer(self, call_id: str) -> OpenCall | None:
         """The call that an outcome for this id belongs to; it has one from now on."""
         with self._lock:
-            fitting = [
-                call
-                for call in self._calls
-                if call.call_id == call_id and not call.answered and not call.waiting
-            ]
-            if not fitting:
-                return None
-            newest = fitting[-1].message
-            call = next(call for call in fitting if call.message == newest)
-            call.answered = True
-            return call
+            fitting = []
+            for call in self._named(call_id):
+                if not call.answered and not call.waiting:
+                    fitting.append(call)
+            # Ids are used again: the newest message is meant, and in it the first call.
+            for call in fitting:
+                if call.message == fitting[-1].message:
+                    call.answered = True
+                    return call
+            return None
 
     def is_made(self, call_id: str) -> bool:
         """Whether the model has made a call of this id that nobody has started."""
         with self._lock:
             return self._made(call_id) is not None
 
-    def _made(self, call_id: str) -> OpenCall | None:
-        return next(
-            (
-                c
-                for c in self._calls
-                if c.call_id == call_id and not c.started and not c.answered
-            ),
-            None,
-        )
-
     def here(self, call_id: str) -> Here | None:
         """What became of this id in this turn."""
         with self._lock:
-            mine = [call for call in self._calls if call.call_id == call_id]
+            mine = self._named(call_id)
         if not mine:
             return None
         return "done" if mine[-1].answered else "started"
@@ -112,14 +120,15 @@ class CallBook:
             call = self._made(call_id)
             is_new = call is None
             if call is None:
-                if any(
-                    c.call_id == call_id and (c.storing or not asks)
-                    for c in self._calls
-                ):
-                    return None
+                for known in self._named(call_id):
+                    # What is in the log already may be asked about once more, but not started.
+                    if known.storing or not asks:
+                        return None
                 call = OpenCall(call_id, message, 0)
                 self._calls.append(call)
-            call.started, call.waiting, call.storing = True, asks, True
+            call.started = True
+            call.waiting = asks
+            call.storing = True
             return call, is_new
 
     def stored(self, call: OpenCall) -> None:
@@ -129,15 +138,15 @@ class CallBook:
     def begin_approved(self, call_id: str, message: str, index: int) -> OpenCall | None:
         """The call that an approval is used for; None when another thread is using it."""
         with self._lock:
-            at_place = [
-                c for c in self._calls if (c.message, c.index) == (message, index)
-            ]
-            if any(c.started and not c.waiting for c in at_place):
-                return None
-            for other in at_place:
-                self._calls.remove(other)
+            kept = []
+            for known in self._calls:
+                if (known.message, known.index) != (message, index):
+                    kept.append(known)
+                elif known.runs:
+                    return None
+            # In place of the one that waited.
             call = OpenCall(call_id, message, index, started=True)
-            self._calls.append(call)
+            self._calls = [*kept, call]
             return call
 
     def forget(self, call: OpenCall) -> None:
@@ -147,17 +156,17 @@ class CallBook:
                 self._calls.remove(call)
 
     def take_back(self, call: OpenCall) -> None:
-        """The same for one that the model has made: it is as it was made."""
+        """It could not be stored that this call of the model's was begun: it is as it was made."""
         with self._lock:
             call.started = call.waiting = call.storing = False
 
-    def begun(self) -> set[tuple[str, int]]:
+    def begun(self) -> set[Place]:
         """The places of the calls that were started or have an outcome."""
         with self._lock:
             return {
-                (c.message, c.index)
-                for c in self._calls
-                if c.answered or (c.started and not c.waiting)
+                (call.message, call.index)
+                for call in self._calls
+                if call.answered or call.runs
             }
 
 
@@ -171,65 +180,73 @@ def was_asked(session: SessionLog, call_id: str) -> bool:
     )
 
 
-def answered(log: Log, call_id: str) -> set[tuple[str, int]]:
+def answered(log: Log, call_id: str) -> set[Place]:
     """The places of the calls of this id that have an outcome."""
     standing = log.natural
-    places = {
-        (seen.id, index)
-        for seen in standing
-        for index, call in enumerate(calls_of(seen))
-        if call.id == call_id
-    }
-    if not places:
-        return set()
-    pairs = pair(standing)
-    return places & {(standing[at].id, index) for at, index in pairs}
+    places: set[Place] = set()
+    for seen in standing:
+        for index, call in enumerate(calls_of(seen)):
+            if call.id == call_id:
+                places.add((seen.id, index))
+    # Pairing walks the whole log: not for an id that nobody has called.
+    return places & _paired(standing) if places else places
 
 
-def to_run(
-    session: SessionLog, number: int, begun: Iterable[tuple[str, int]]
-) -> list[CallToRun]:
+def _paired(messages: Sequence[StoredMessage]) -> set[Place]:
+    """The places of the calls among these messages that have an outcome."""
+    return {(messages[at].id, index) for at, index in pair(messages)}
+
+
+def to_run(session: SessionLog, number: int, begun: set[Place]) -> list[CallToRun]:
     """The calls that are to be run now: those made in this turn, and those that were approved since
     they were made.
     """
     log = session.log()
     with session.lock:
         since = log.since_turn(number)
-        done = {*begun, *((since[at].id, index) for at, index in pair(since))}
-        places = [(ask.message, ask.index) for ask in log.approved()]
-        for seen in since:
-            if seen.turn == number and seen.id not in log.retracted:
-                said = enumerate(calls_of(seen))
-                places += [
-                    (seen.id, index)
-                    for index, call in said
-                    if call.whole or not seen.note.partial
-                ]
-        due = [
-            p
-            for p in dict.fromkeys(places)
-            if p not in done and (p not in log.asks or log.asks[p].may_start)
-        ]
-        names = {id for id, _ in due}
-        makers = {seen.id: seen for seen in log.natural if seen.id in names}
+        done = begun | _paired(since)
+        due = []
+        for place in dict.fromkeys([*_approved(log), *_made_in(log, since, number)]):
+            ask = log.asks.get(place)
+            if place not in done and (ask is None or ask.may_start):
+                due.append(place)
+        makers = {seen.id: seen for seen in log.natural} if due else {}
         return [
             _to_run(session, makers[id], index) for id, index in due if id in makers
         ]
 
 
+def _approved(log: Log) -> list[Place]:
+    return [(ask.message, ask.index) for ask in log.approved()]
+
+
+def _made_in(log: Log, since: Sequence[StoredMessage], number: int) -> Iterator[Place]:
+    """The places of the calls that the model has made in this turn and not taken back."""
+    for seen in since:
+        if seen.turn != number or seen.id in log.retracted:
+            continue
+        for index, call in enumerate(calls_of(seen)):
+            # Of a message that was cut off, the last call may be half a call.
+            if call.whole or not seen.note.partial:
+                yield seen.id, index
+
+
 def _to_run(session: SessionLog, seen: StoredMessage, index: int) -> CallToRun:
-    whole = session.told(seen)
+    whole = session.with_payload(seen)
     said = [part for part in parts_of(whole.note, whole.body) if isinstance(part, Call)]
+    # The payload of a placeholder has none of the calls that its note still names (I-25).
     text = said[index].arguments if index < len(said) else ""
-    return CallToRun(
-        seen.note.calls[index].id, seen.note.calls[index].name, _parsed(text), seen.id
-    )
+    call = seen.note.calls[index]
+    return CallToRun(call.id, call.name, _parsed(text), seen.id)
 
 
 def _parsed(text: str) -> Any:
     import json  # not before a call is left to run
 
+    if not text.strip():
+        return {}
     try:
-        return json.loads(text) if text.strip() else {}
-    except ValueError:  # cut off, or never JSON: it is for the tool to say so
+        return json.loads(text)
+    except ValueError:
+        # Cut off, or never JSON: it is for the tool to say so.
         return text

@@ -281,7 +281,7 @@ def _owes(look: Look, turn: TurnRecord) -> bool:
             continue
         if seen.seq <= turn.sent_seq or seen.id in look.log.retracted:
             continue
-        whole = look.session_log.told(seen)
+        whole = look.session_log.with_payload(seen)
         if shown_text_of(parts_of(whole.note, whole.body)).strip():
             return True
     return False
