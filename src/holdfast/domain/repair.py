@@ -104,10 +104,12 @@ Read = Callable[[str, bytes], Sequence[Piece]]
 # Where a call or a result stands: the index of its message, and its place among the message's calls
 # or results.
 _Place = tuple[int, int]
+Pairs = dict[_Place, _Place]
 
 
-def repair(seen: Sequence[StoredMessage], read: Read) -> list[Step]:
+def repair(seen: Messages, read: Read) -> list[Step]:
     """The valid dialogue that these messages make. Plain messages pass unread."""
+    # Most dialogues are plain throughout, and long: nothing is paired for them.
     for message in seen:
         if not message.note.plain:
             return _Arranging(seen, read).steps()
@@ -130,7 +132,7 @@ def calls_of(message: StoredMessage) -> Sequence[CallNote]:
     return message.note.calls if message.note.role == "assistant" else ()
 
 
-def pair(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
+def pair(seen: Messages) -> Pairs:
     """Which result answers which call. A result that names its call answers that one. Else ids are
     the provider's, and are reused (FAULTS E4): nearness decides.
 
@@ -144,53 +146,53 @@ def pair(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
     begun: dict[Any, list[_Place]] = {}
     early: list[tuple[_Place, tuple[int | None, str]]] = []
     for index, message in enumerate(seen):
-        turn = message.turn
-        for place, call_id in enumerate(
-            message.note.answers if message.note.target is None else ()
-        ):
-            beside = _beside(index, message, call_id, pairs)
-            if beside is not None:
-                pairs[beside] = (index, place)
+        for place, call_id in enumerate(_untargeted(message)):
+            call = _beside(index, message, call_id, pairs)
+            if call is not None:
+                pairs[call] = (index, place)
                 continue
-            own_turn = turn is not None and (turn, call_id) in made
-            stack = begun.get((turn, call_id) if own_turn else call_id)
+            key = (message.turn, call_id)
+            own_turn = message.turn is not None and key in made
+            stack = begun.get(key if own_turn else call_id)
             call = _latest_open(stack, pairs)
             if call is not None:
                 pairs[call] = (index, place)
             elif own_turn and stack is None:
-                early.append(((index, place), (turn, call_id)))
+                early.append(((index, place), key))
         _begin(index, message, begun)
     for result, key in early:
-        call = _first_open(begun.get(key, ()), pairs)
-        if call is not None:
-            pairs[call] = result
+        left = [call for call in begun.get(key, ()) if call not in pairs]
+        if left:
+            pairs[min(left)] = result
     return pairs
 
 
+def _untargeted(message: StoredMessage) -> Sequence[str]:
+    """The ids of the calls that it answers, for a result that does not say which ones it means."""
+    return message.note.answers if message.note.target is None else ()
+
+
 def _beside(
-    index: int, message: StoredMessage, call_id: str, pairs: dict[_Place, _Place]
+    index: int, message: StoredMessage, call_id: str, pairs: Pairs
 ) -> _Place | None:
     """The first call of this id in the result's own message that is still open."""
     for place, call in enumerate(calls_of(message)):
-        if (
-            call.id == call_id
-            and (index, place) not in pairs
-            and (call.whole or not message.note.partial)
-        ):
+        is_made = call.whole or not message.note.partial
+        if is_made and call.id == call_id and (index, place) not in pairs:
             return index, place
     return None
 
 
-def _targeted(seen: Sequence[StoredMessage]) -> dict[_Place, _Place]:
+def _targeted(seen: Messages) -> Pairs:
     """The pairs whose result says which call it answers."""
-    asked = {
-        message.note.target: index
-        for index, message in reversed(list(enumerate(seen)))
-        if message.note.target
-    }
+    asked: dict[str, int] = {}
+    for index, message in enumerate(seen):
+        # The first result counts; what names the same call again is a repetition.
+        if message.note.target:
+            asked.setdefault(message.note.target, index)
+    pairs: Pairs = {}
     if not asked:
-        return {}
-    pairs = {}
+        return pairs
     for index, message in enumerate(seen):
         for place in range(len(calls_of(message))):
             answer = asked.get(target_of(message.id, place))
@@ -203,19 +205,16 @@ def _begin(index: int, message: StoredMessage, begun: dict[Any, list[_Place]]) -
     """Puts the message's calls on the stacks of its turn and of all turns, the first call
     on top.
     """
-    calls = calls_of(message)
-    for place in range(len(calls) - 1, -1, -1):
-        call = calls[place]
+    for place, call in reversed(list(enumerate(calls_of(message)))):
         stack = begun.setdefault((message.turn, call.id), [])
+        # Its arguments were cut off: nobody can have run it. That the turn has such an id counts.
         if message.note.partial and not call.whole:
             continue
         stack.append((index, place))
         begun.setdefault(call.id, []).append((index, place))
 
 
-def _latest_open(
-    stack: list[_Place] | None, pairs: dict[_Place, _Place]
-) -> _Place | None:
+def _latest_open(stack: list[_Place] | None, pairs: Pairs) -> _Place | None:
     while stack:
         place = stack.pop()
         if place not in pairs:
@@ -223,24 +222,20 @@ def _latest_open(
     return None
 
 
-def _first_open(places: Iterable[_Place], pairs: dict[_Place, _Place]) -> _Place | None:
-    return next((place for place in sorted(places) if place not in pairs), None)
-
-
 class _Arranging:
     """One pass over the view: what each message still says, and the results that are due before the
     next one.
     """
 
-    def __init__(self, seen: Sequence[StoredMessage], read: Read) -> None:
+    def __init__(self, seen: Messages, read: Read) -> None:
         self._seen = seen
         self._read = read
         self._pairs = pair(seen)
         self._steps: list[Step] = []
         self._due: list[_Place] = []
-        self._answered_at = len(
-            seen
-        )  # where the first result of those that are due stands
+        # where the first result of those that are due stands
+        self._answered_at = len(seen)
+        # reasoning that waits for the step it led to
         self._held: list[Step] = []
 
     def steps(self) -> list[Step]:
@@ -251,9 +246,8 @@ class _Arranging:
                 if self._due or self._held:
                     self._settle(note.role, message)
                 append(Step(note.role, message))
-            elif note.role == "tool":
-                continue
-            else:
+            elif note.role != "tool":
+                # Results come with their calls.
                 self._place(index, message)
         self._pay()
         return self._steps
@@ -281,16 +275,12 @@ class _Arranging:
         what it led to.
         """
         self._pay()
-        if self._held:
-            if role == "assistant" and source is not None:
-                fitting = source.note.format, source.turn
-                self._steps.extend(
-                    Step(held.role, held.source)
-                    for held in self._held
-                    if held.source
-                    and (held.source.note.format, held.source.turn) == fitting
-                )
-            self._held.clear()
+        if role == "assistant" and source is not None:
+            for held in self._held:
+                # A signature holds only before what the model said with it, in its own format.
+                if held.source and _origin(held.source) == _origin(source):
+                    self._steps.append(Step(held.role, held.source))
+        self._held.clear()
 
     def _pay(self) -> None:
         if self._due:
@@ -302,13 +292,10 @@ class _Arranging:
         """Calls said one by one, all before the first result, are one model response
         (FAULTS E6).
         """
-        if (
-            not self._due
-            or self._held
-            or self._seen[self._due[0][0]].turn != message.turn
-        ):
+        if not self._due or self._held:
             return False
-        return self._answered_at > index
+        first = self._seen[self._due[0][0]]
+        return first.turn == message.turn and self._answered_at > index
 
     def _kept(self, index: int, message: StoredMessage) -> list[int]:
         """The calls that are shown: all of a whole message, the finished and answered ones of a
@@ -332,16 +319,17 @@ class _Arranging:
         whole = len(pieces) == len(read) and not note.partial
         if note.partial:
             pieces = tuple(self._of_partial(pieces, self._kept(index, message)))
-        thinks = note.role == "assistant" and any(
-            _is_signed(piece.part) for piece in pieces
-        )
-        if not thinks and not any(_says(piece.part) for piece in pieces):
+        if not self._shows(note.role, pieces):
             return None
-        return (
-            Step(note.role, message, pieces)
-            if whole
-            else Step(note.role, None, pieces, note.format, (message.id,))
-        )
+        if whole:
+            return Step(note.role, message, pieces)
+        return Step(note.role, None, pieces, note.format, (message.id,))
+
+    def _shows(self, role: Role, pieces: Iterable[Piece]) -> bool:
+        for piece in pieces:
+            if _says(piece.part) or (role == "assistant" and _is_signed(piece.part)):
+                return True
+        return False
 
     def _of_partial(
         self, pieces: Iterable[Piece], kept: Sequence[int]
@@ -351,15 +339,15 @@ class _Arranging:
             part = piece.part
             if isinstance(part, Call):
                 count += 1
-                if count not in kept:
-                    continue
-            elif isinstance(part, Other) or (
-                isinstance(part, Thinking) and not part.signed
-            ):
+                if count in kept:
+                    yield piece
+            elif isinstance(part, Thinking):
+                if part.signed:
+                    yield piece
+            elif not isinstance(part, Other):
                 # A provider's own block may be cut in half as well, and nobody but the provider
                 # could tell.
-                continue
-            yield piece
+                yield piece
 
     def _result(self, place: _Place) -> Step:
         answer = self._pairs.get(place)
@@ -367,32 +355,26 @@ class _Arranging:
             return self._missing(place)
         message = self._seen[answer[0]]
         note = message.note
-        if (
-            note.role == "tool"
-            and len(note.answers) == 1
-            and not note.partial
-            and not note.calls
-        ):
+        is_single = note.role == "tool" and len(note.answers) == 1
+        if is_single and not note.partial and not note.calls:
             return Step("tool", message)
-        results = [
-            piece
-            for piece in self._read(note.format, message.body)
-            if isinstance(piece.part, Result)
-        ]
+        read = self._read(note.format, message.body)
+        results = [piece for piece in read if isinstance(piece.part, Result)]
         return Step("tool", None, (results[answer[1]],), note.format, (message.id,))
 
     def _missing(self, place: _Place) -> Step:
         message = self._seen[place[0]]
         call_id = message.note.calls[place[1]].id
+        words = INTERRUPTED
         if call_id in message.waiting:
             words = WAITING
-        else:
-            words = (
-                RUNNING
-                if message.running or call_id in message.started
-                else INTERRUPTED
-            )
+        elif message.running or call_id in message.started:
+            words = RUNNING
         return Step("tool", None, (Piece(Result(call_id, words, error=True)),))
+
+
+def _origin(message: StoredMessage) -> tuple[str, int | None]:
+    return message.note.format, message.turn
 
 
 def _says(part: Part) -> bool:

@@ -65,14 +65,14 @@ def document(session: holdfast.Session) -> Iterator[Piece]:
     outline = outline_of(session)
     yield Title(f"Session {info.id[:8]}")
     yield from _facts(info, outline)
-    if outline.instructions:
-        yield Paragraph(outline.instructions, "Instructions")
+    if outline.log.instructions:
+        yield Paragraph(outline.log.instructions, "Instructions")
     if outline.erased:
         yield Remark(f"{units.many(outline.erased, 'message')} of it were erased.")
     answered = outline.answered()
     for section, messages in read_sections(session, outline, outline.sections):
         yield from _section(section, outline, messages, answered)
-    pending = outline.pending
+    pending = outline.log.inbox
     if pending:
         yield Heading(2, "Inbox")
         yield from _section(

@@ -29,7 +29,7 @@ def session_json(
         wanted += section.messages
         if section.turn is not None:
             numbers.add(section.turn.number)
-    pending = outline.pending
+    pending = outline.log.inbox
     messages = read_messages(session, [*wanted, *pending])
     said = [seen for seen in wanted if seen.id not in outline.covers]
     summaries = [seen for seen in wanted if seen.id in outline.covers]
@@ -38,7 +38,7 @@ def session_json(
         "session": info,
         "parent": parent,
         "parent_seq": parent_seq,
-        "instructions": outline.instructions,
+        "instructions": outline.log.instructions,
         "turns": [turn for turn in session.turns() if turn.number in numbers],
         "messages": [_message(messages[seen.id], seen, outline) for seen in said],
         "calls": [call for seen in said for call in outline.calls.get(seen.id, ())],
@@ -54,7 +54,7 @@ def _message(message: Message, seen: StoredMessage, outline: Outline) -> JsonObj
     return {
         **_fields(message, MESSAGE),
         "state": state,
-        "labels": outline.labels(seen.id),
+        "labels": outline.log.labels.get(seen.id, {}),
         "view": view,
     }
 

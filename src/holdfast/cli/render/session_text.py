@@ -59,7 +59,7 @@ class Printer:
         self._full = full
         self._messages: Messages = {}
         self._answered = outline.answered()
-        self._gutter = len(str(outline.head)) + 1
+        self._gutter = len(str(outline.log.head)) + 1
         self._width: int | None = None
         if width is not None:
             self._width = max(20, width - self._gutter - 2)
@@ -150,7 +150,7 @@ class Printer:
     def _labels(self, seen: StoredMessage) -> list[str]:
         """Its labels in words, but for the one that the view tells already."""
         found = []
-        for name, value in self._outline.labels(seen.id).items():
+        for name, value in self._outline.log.labels.get(seen.id, {}).items():
             if name != "visible_to_model":
                 found.append(_labelled(name, value))
         return found

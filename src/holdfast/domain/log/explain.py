@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from holdfast.domain.entry import Entry, note_of, noted
+from holdfast.domain.entry import Entry, Ranges, note_of, noted
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.path import back_to
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.repair import StoredMessage, ids_of
 from holdfast.domain.turn import ToolCall, TurnRecord, tool_calls
 
 
@@ -24,22 +25,36 @@ class Section(msgspec.Struct):
     turn: TurnRecord | None
     messages: list[StoredMessage]
 
+    @property
+    def begins(self) -> int:
+        """The seq of its first entry. Of a turn that was not read from its start, that is a
+        message's.
+        """
+        if self.turn is not None and self.turn.seq:
+            return self.turn.seq
+        return self.messages[0].seq
+
 
 class Outline:
-    """What a session's entries come to, for somebody who wants to understand it."""
+    """What a session's entries come to, for somebody who wants to understand it. `log` has them
+    without payloads.
+    """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._log = Log()
+        self.log = Log()
         self.retracted: dict[str, str] = {}
-        self.covers: dict[str, tuple[tuple[int, int], ...]] = {}
+        self.covers: dict[str, Ranges] = {}
         self.parent: tuple[str, int] | None = None
         self.previous: str | None = None
         self.erased = 0
         self._by_id: dict[str, StoredMessage] = {}
-        self._log.add(map(self._noted, entries))
-        self.calls = self._calls()
-        self._shown = {seen.id for seen in self._log.visible}
-        self._gone = self._log.gone
+        self.log.add(map(self._noted, entries))
+        self.calls: dict[str, list[ToolCall]] = {}
+        log = self.log
+        for call in tool_calls(log.natural, running=log.running, asks=log.asks):
+            self.calls.setdefault(call.message, []).append(call)
+        self._shown = set(ids_of(log.visible))
+        self._gone = log.gone
 
     def _noted(self, entry: Entry) -> Entry:
         """Takes note of an entry on its way into the fold. Payloads are read again for what is
@@ -48,7 +63,7 @@ class Outline:
         note: Any = note_of(entry.kind, entry.note) if entry.kind in _NOTED else None
         if entry.kind == "message":
             self.erased += note.erased
-            return msgspec.structs.replace(entry, body=b"")
+            return replace(entry, body=b"")
         if entry.kind == "retract":
             self.retracted.update(dict.fromkeys(note.messages, note.reason or ""))
         elif entry.kind == "compaction":
@@ -59,112 +74,75 @@ class Outline:
                 self.parent = (note.parent, note.parent_seq or 0)
         return entry
 
-    def _calls(self) -> dict[str, list[ToolCall]]:
-        found: dict[str, list[ToolCall]] = {}
-        for call in tool_calls(
-            self._log.natural, running=self._log.running, asks=self._log.asks
-        ):
-            found.setdefault(call.message, []).append(call)
-        return found
-
-    @property
-    def closed(self) -> str | None:
-        """Why the session ended, if it did."""
-        return self._log.closed
-
-    @property
-    def head(self) -> int:
-        return self._log.head
-
-    @property
-    def instructions(self) -> str | None:
-        return self._log.instructions
-
-    @property
-    def pending(self) -> list[StoredMessage]:
-        """What waits in the inbox."""
-        waiting = self._log.waiting
-        return [seen for seen in self._log.by_seq if seen.id in waiting]
-
     @property
     def sections(self) -> list[Section]:
         """All that happened, in order."""
         found: list[Section] = []
-        told = set()
-        for seen in self._log.natural:
-            turn = self._log.turns.get(seen.turn) if seen.turn is not None else None
-            if turn is None or turn.number not in told:
+        silent = dict(self.log.turns)
+        for seen in self.log.natural:
+            turn = self.log.turn_record(seen.turn)
+            if turn is None or turn.number in silent:
                 found.append(Section(turn, []))
             if turn is not None:
-                told.add(turn.number)
+                silent.pop(turn.number, None)
+            # All of a turn stand next to each other in the natural order.
             found[-1].messages.append(seen)
-        empty = [
-            Section(turn, [])
-            for turn in self._log.turns.values()
-            if turn.number not in told
-        ]
-        return sorted([*found, *empty], key=_begins) if empty else found
+        if not silent:
+            return found
+        found += [Section(turn, []) for turn in silent.values()]
+        return sorted(found, key=lambda section: section.begins)
 
     def answered(self) -> set[str]:
         """Ids of messages that are told with the call they answer, and not once more by
         themselves.
         """
-        return {
-            call.outcome
-            for calls in self.calls.values()
-            for call in calls
-            if call.outcome is not None
-        }
+        ids: set[str] = set()
+        for calls in self.calls.values():
+            ids.update(call.outcome for call in calls if call.outcome is not None)
+        return ids
 
     def view(self, seen: StoredMessage) -> str:
         """Whether the model sees this message: "shown", or why not."""
+        log = self.log
         if seen.id in self._shown:
             return "shown"
-        if seen.id in self._log.waiting:
+        if seen.id in log.waiting:
             return "waiting"
-        if self._log.summary_of(seen.id, self._shown) is not None:
+        if log.summary_of(seen.id, self._shown) is not None:
             return "summarised"
+        # A rewind comes before a label: what is hidden and gone would not be shown without either.
         if seen.seq in self._gone:
             return "rewound"
-        if seen.id in self._log.hidden:
+        if seen.id in log.hidden:
             return "retracted" if seen.id in self.retracted else "hidden"
         return "left out"
 
     def covered(self, summary_id: str) -> tuple[str, ...]:
         """The ids of the messages that this summary was made for."""
-        return tuple(id for id, by in self._log.covered.items() if by == summary_id)
+        return tuple(id for id, by in self.log.covered.items() if by == summary_id)
 
     def rewound(self, message_id: str) -> tuple[list[str], list[str]]:
         """What a rewind to this message would take out of the model's view, and what it would bring
         back. The outline goes on as if it had been done.
         """
-        note = back_to(self._log, message_id)
-        before = dict.fromkeys(seen.id for seen in self._log.visible)
+        note = back_to(self.log, message_id)
+        before = ids_of(self.log.visible)
         if note is not None:
-            self._log.add(
-                [Entry(self._log.head + 1, "rewind", None, b"", 0, noted(note), b"")]
-            )
-        after = dict.fromkeys(seen.id for seen in self._log.visible)
-        return [id for id in before if id not in after], [
-            id for id in after if id not in before
-        ]
+            seq = self.log.head + 1
+            self.log.add([Entry(seq, "rewind", None, b"", 0, noted(note), b"")])
+        after = ids_of(self.log.visible)
+        return _only_in(before, after), _only_in(after, before)
 
     def found(self, id: str) -> StoredMessage:
         """The message with this id."""
         if not self._by_id:
-            self._by_id = {seen.id: seen for seen in self._log.natural}
+            self._by_id = {seen.id: seen for seen in self.log.natural}
         return self._by_id[id]
-
-    def labels(self, id: str) -> dict[str, Any]:
-        return self._log.labels.get(id, {})
 
 
 _NOTED = ("message", "retract", "compaction", "opened")
 
 
-def _begins(section: Section) -> int:
-    return (
-        section.turn.seq
-        if section.turn is not None and section.turn.seq
-        else section.messages[0].seq
-    )
+def _only_in(ids: list[str], others: list[str]) -> list[str]:
+    known = set(others)
+    return [id for id in ids if id not in known]

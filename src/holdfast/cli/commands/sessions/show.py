@@ -87,7 +87,7 @@ def _lines(
     out: Output,
 ) -> Iterator[Line]:
     before = sections[:first]
-    pending = outline.pending
+    pending = outline.log.inbox
     spent = {turn.number: turn.usage for turn in session.turns()}
     printer = Printer(outline, spent=spent, width=out.width, full=full)
     yield from _header(info, outline, full=full, width=out.width)
@@ -128,7 +128,11 @@ def _header(
     info: holdfast.SessionInfo, outline: Outline, *, full: bool, width: int | None
 ) -> Iterator[Line]:
     style = {"running": "tool", "ended": "bad"}.get(info.state, "good")
-    ended = f": {outline.closed}" if outline.closed and info.state == "ended" else ""
+    ended = (
+        f": {outline.log.closed}"
+        if outline.log.closed and info.state == "ended"
+        else ""
+    )
     name = (
         f"{one_line(info.key)} · epoch {info.epoch}"
         if info.key is not None
@@ -151,11 +155,11 @@ def _header(
     for fact, text in facts.items():
         if text:
             yield (f"{fact:<9}", "quiet"), text
-    if outline.instructions:
+    if outline.log.instructions:
         if full:
-            text = harmless(outline.instructions)
+            text = harmless(outline.log.instructions)
         else:
-            text = cut(one_line(outline.instructions), INSTRUCTIONS_MAX)
+            text = cut(one_line(outline.log.instructions), INSTRUCTIONS_MAX)
         name = "system"
         for line in wrapped(text, None if width is None else width - 9):
             yield (f"{name:<9}", "quiet"), line
