@@ -80,28 +80,26 @@ def judge_call(
     `answered`: places of calls that have an outcome.
     """
     fitting = [ask for ask in asks if ask.digest in digests]
-    usable = [ask for ask in fitting if ask.may_start]
-    if usable:
-        return Verdict("use", usable[-1])
+    for ask in reversed(fitting):
+        if ask.may_start:
+            return Verdict("use", ask)
     waiting = [ask for ask in asks if ask.approved is None]
-    if waiting:  # one at a time, so that a decision about an id is a decision about what was shown
+    # One at a time, so that a decision about an id is a decision about what was shown.
+    if waiting:
         return _about_waiting(waiting[-1], digests)
     if needs_approval:
         return Verdict("ask")
     if asks or was_asked:
         # Ids are reused (FAULTS E4): what the model has made anew is another call, and is asked
         # about as the first was.
-        return (
-            Verdict("ask")
-            if is_made
-            else Verdict("refuse", why=_why(asks, fitting, answered))
-        )
+        if is_made:
+            return Verdict("ask")
+        return Verdict("refuse", why=_why(asks, fitting, answered))
     if here is None or is_made:
         return Verdict("start")
-    return Verdict(
-        "refuse",
-        why="it is done" if here == "done" else "it was started in this turn already",
-    )
+    if here == "done":
+        return Verdict("refuse", why="it is done")
+    return Verdict("refuse", why="it was started in this turn already")
 
 
 def _about_waiting(ask: Ask, digests: Collection[str]) -> Verdict:
@@ -120,8 +118,6 @@ def _why(
     last = fitting[-1]
     if last.approved is False:
         return "it was denied"
-    return (
-        "it is done"
-        if (last.message, last.index) in answered
-        else "its approval was used"
-    )
+    if (last.message, last.index) in answered:
+        return "it is done"
+    return "its approval was used"

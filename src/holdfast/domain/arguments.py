@@ -44,18 +44,18 @@ def kind_of(value: Any) -> str:
         return repr(value)
     if issubclass(kind, int):
         number = int.__int__(value)
-        return (
-            str(number)
-            if -(10**20) < number < 10**20
-            else "an integer of more than 20 digits"
-        )
+        # Python refuses to write out a number of some thousand digits.
+        if abs(number) >= 10**20:
+            return "an integer of more than 20 digits"
+        return str(number)
     if issubclass(kind, float):
         return float.__repr__(value)
     if issubclass(kind, str):
         return _kind_of_text(str.__str__(value))
     if kind in (list, tuple, dict, set, frozenset, bytes, bytearray) and not value:
         return f"an empty {kind.__name__}"
-    return f"{'an' if kind.__name__[:1].lower() in 'aeiou' else 'a'} {kind.__name__}"
+    article = "an" if kind.__name__[:1].lower() in "aeiou" else "a"
+    return f"{article} {kind.__name__}"
 
 
 def _kind_of_text(text: str) -> str:
@@ -65,7 +65,9 @@ def _kind_of_text(text: str) -> str:
         return "white space"
     if not _is_unicode(text):
         return "text with lone surrogates in it"
-    return f"text of {len(text):,} characters" if len(text) > 1 else "one character"
+    if len(text) == 1:
+        return "one character"
+    return f"text of {len(text):,} characters"
 
 
 def _is_unicode(text: str) -> bool:
@@ -85,11 +87,15 @@ def anything(parameter: str, value: Any) -> Any:
 
 def text(parameter: str, value: Any) -> str:
     """Words: any string. Lone surrogates and NULs are kept as JSON escapes."""
+    return _text(parameter, "text", value)
+
+
+def _text(parameter: str, takes: str, value: Any) -> str:
     if type(value) is str:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    raise refuse(parameter, "text", value)
+    raise refuse(parameter, takes, value)
 
 
 def name(takes: str = "a name", *, bytes_max: int = NAME_MAX) -> Rule:
@@ -99,13 +105,10 @@ def name(takes: str = "a name", *, bytes_max: int = NAME_MAX) -> Rule:
     limit = f"{takes}: not empty, at most {bytes_max:,} bytes of Unicode"
 
     def check(parameter: str, value: Any) -> str:
-        if type(value) is not str:
-            if not isinstance(value, str):
-                raise refuse(parameter, takes, value)
-            value = str.__str__(value)
-        text: str = value
+        text = _text(parameter, takes, value)
+        # what names mostly are
         if 0 < len(text) <= _PLAIN_MAX and text.isascii():
-            return text  # what names mostly are
+            return text
         if not text or not _is_unicode(text) or len(text.encode()) > bytes_max:
             raise refuse(parameter, limit, text)
         return text
@@ -120,32 +123,32 @@ def id(takes: str = "text or an integer", *, least: int = 1) -> Rule:
     limit = f"{takes}, {'not empty and ' if least else ''}at most {ID_MAX:,} characters"
 
     def check(parameter: str, value: Any) -> Any:
-        if isinstance(value, str):
-            value = value if type(value) is str else str.__str__(value)
-            if least <= len(value) <= ID_MAX:
-                return value
-            raise refuse(parameter, limit, value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            if -INTEGER_MAX <= (number := int.__int__(value)) <= 2 * INTEGER_MAX + 1:
+        if _is_integer(value):
+            number = int.__int__(value)
+            # What fits into 64 bits, with a sign or without one.
+            if -INTEGER_MAX <= number <= 2 * INTEGER_MAX + 1:
                 return str(number)
             raise refuse(parameter, f"{takes} of at most 64 bits", value)
-        raise refuse(parameter, takes, value)
+        text = _text(parameter, takes, value)
+        if least <= len(text) <= ID_MAX:
+            return text
+        raise refuse(parameter, limit, text)
 
     return check
 
 
+def _is_integer(value: Any) -> bool:
+    """An integer, and not True or False, which are integers to Python."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
     """A whole number in these bounds."""
-    takes = f"a whole number from {least}" + (
-        f" to {most:,}" if most < INTEGER_MAX else " on"
-    )
+    end = f"to {most:,}" if most < INTEGER_MAX else "on"
+    takes = f"a whole number from {least} {end}"
 
     def check(parameter: str, value: Any) -> int:
-        if (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and least <= (number := int.__int__(value)) <= most
-        ):
+        if _is_integer(value) and least <= (number := int.__int__(value)) <= most:
             return number
         raise refuse(parameter, takes, value)
 
@@ -154,19 +157,21 @@ def whole(least: int = 0, most: int = INTEGER_MAX) -> Rule:
 
 def number(unit: str, *, most: float, above: float | None = None) -> Rule:
     """A finite number of seconds, hours or days; from 0, or more than `above`."""
-    takes = f"a number of {unit}, " + (
-        f"more than {above:g}" if above is not None else "from 0"
-    )
-    takes += f" and at most {most:,}"
+    start = "from 0" if above is None else f"more than {above:g}"
+    takes = f"a number of {unit}, {start} and at most {most:,}"
 
     def check(parameter: str, value: Any) -> float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            bare = (
-                int.__int__(value) if isinstance(value, int) else float.__float__(value)
-            )
-            # which nan is not
-            if (bare > above if above is not None else bare >= 0) and bare <= most:
-                return bare
+        bare: float
+        if _is_integer(value):
+            bare = int.__int__(value)
+        elif isinstance(value, float):
+            bare = float.__float__(value)
+        else:
+            raise refuse(parameter, takes, value)
+        # In bounds, which nan is not: no comparison with it is true.
+        is_enough = bare >= 0 if above is None else bare > above
+        if is_enough and bare <= most:
+            return bare
         raise refuse(parameter, takes, value)
 
     return check

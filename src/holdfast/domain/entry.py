@@ -32,26 +32,6 @@ import msgspec
 from holdfast.domain.message import MessageNote, Note, freeze, thaw
 from holdfast.errors import Damaged, InvalidMessage
 
-Kind = Literal[
-    "opened",
-    "message",
-    "turn",
-    "take",
-    "call",
-    "ask",
-    "decision",
-    "end",
-    "instructions",
-    "view",
-    "rewind",
-    "label",
-    "retract",
-    "compaction",
-    "post",
-    "closed",
-    "erased",
-    "blanked",
-]
 End = Literal["completed", "interrupted", "failed", "abandoned"]
 
 Ids = tuple[str, ...]
@@ -265,7 +245,10 @@ NOTES: dict[str, type[Note]] = {
     "blanked": Blanked,
 }
 
-_KINDS = {note: kind for kind, note in NOTES.items()}
+KINDS = frozenset({*NOTES, "instructions"})
+"""All kinds of entries. Instructions are text, and have no note."""
+
+_KIND_OF = {note: kind for kind, note in NOTES.items()}
 _encode = msgspec.json.Encoder().encode
 _decoders = {kind: msgspec.json.Decoder(note).decode for kind, note in NOTES.items()}
 _plain_notes: dict[tuple[str, bytes], Any] = {}
@@ -288,7 +271,7 @@ def noted(note: Note) -> bytes:
     if text == b"{}":
         return b""
     try:
-        note_of(_KINDS[type(note)], text)
+        note_of(_KIND_OF[type(note)], text)
     except Damaged as error:
         raise InvalidMessage(problem=error.problem, place="note") from None
     return text

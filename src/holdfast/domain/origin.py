@@ -57,11 +57,10 @@ def entry_name(session: str, origin: str, at: int) -> bytes:
     return max(at, 0).to_bytes(8, "big")[-6:] + _digest(session, origin)[:10]
 
 
-def _digest(*parts: str | bytes) -> bytes:
+def _digest(*parts: str) -> bytes:
     whole = hashlib.sha256()
     for part in parts:
-        data = (
-            part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
-        )
+        data = part.encode("utf-8", "surrogatepass")
+        # With its length, so that no two rows of parts run together to the same bytes.
         whole.update(len(data).to_bytes(8, "big") + data)
     return whole.digest()

@@ -66,6 +66,8 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 Messages = Sequence[StoredMessage]
+Order = list[StoredMessage]
+"""Messages in one of the orders of a log; `log.fold` lists them."""
 
 
 def ids_of(messages: Iterable[StoredMessage]) -> list[str]:
@@ -319,17 +321,11 @@ class _Arranging:
         whole = len(pieces) == len(read) and not note.partial
         if note.partial:
             pieces = tuple(self._of_partial(pieces, self._kept(index, message)))
-        if not self._shows(note.role, pieces):
+        if not _shows(note.role, pieces):
             return None
         if whole:
             return Step(note.role, message, pieces)
         return Step(note.role, None, pieces, note.format, (message.id,))
-
-    def _shows(self, role: Role, pieces: Iterable[Piece]) -> bool:
-        for piece in pieces:
-            if _says(piece.part) or (role == "assistant" and _is_signed(piece.part)):
-                return True
-        return False
 
     def _of_partial(
         self, pieces: Iterable[Piece], kept: Sequence[int]
@@ -384,8 +380,15 @@ def _says(part: Part) -> bool:
     return isinstance(part, Call | Image | Other)
 
 
-def _is_signed(part: Part) -> bool:
-    return isinstance(part, Thinking) and part.signed
+def _shows(role: Role, pieces: Iterable[Piece]) -> bool:
+    """Whether there is anything to show, or reasoning that a later step may need."""
+    for piece in pieces:
+        if _says(piece.part):
+            return True
+        if role == "assistant" and isinstance(piece.part, Thinking):
+            if piece.part.signed:
+                return True
+    return False
 
 
 def _is_thinking_only(step: Step) -> bool:

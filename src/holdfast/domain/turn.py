@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.domain.entry import End
-from holdfast.domain.repair import StoredMessage, calls_of, pair
+from holdfast.domain.repair import Messages, StoredMessage, calls_of, pair
 
 FORKED: tuple[End, str] = ("interrupted", "the session was forked")
 """How a turn ends, and why, in a session that was forked off while it was running: there it never
@@ -106,7 +106,7 @@ class CallToRun(msgspec.Struct, frozen=True):
     message: str
 
 
-def addresses(messages: Sequence[StoredMessage], own: str | None) -> list[str]:
+def addresses(messages: Messages, own: str | None) -> list[str]:
     """Whom the reply of a turn with these messages is owed to: those who asked in it, each once
     (FAULTS C2).
     """
@@ -115,7 +115,7 @@ def addresses(messages: Sequence[StoredMessage], own: str | None) -> list[str]:
 
 
 def tool_calls(
-    seen: Sequence[StoredMessage],
+    seen: Messages,
     *,
     running: int | None,
     asks: Asks = _NO_ASKS,
@@ -127,44 +127,39 @@ def tool_calls(
     pairs = pair(seen)
     calls = []
     for at, message in enumerate(seen):
-        for index in range(len(calls_of(message))):
+        for index, call in enumerate(calls_of(message)):
             answer = pairs.get((at, index))
             outcome = seen[answer[0]] if answer is not None else None
-            call = _state(
-                message, index, outcome, running, asks.get((message.id, index))
-            )
+            ask = asks.get((message.id, index))
             arguments = said.get(message.id, ())[index : index + 1]
             calls.append(
-                msgspec.structs.replace(call, arguments=arguments[0])
-                if arguments
-                else call
+                ToolCall(
+                    call.id,
+                    call.name,
+                    message.id,
+                    message.turn,
+                    _state(message.turn, outcome, running, ask),
+                    outcome.id if outcome else None,
+                    "".join(arguments),
+                )
             )
     return calls
 
 
 def _state(
-    message: StoredMessage,
-    index: int,
+    turn: int | None,
     outcome: StoredMessage | None,
     running: int | None,
     ask: Ask | None,
-) -> ToolCall:
-    call = message.note.calls[index]
-    state: CallState
+) -> CallState:
+    """What became of a call that was made in this turn."""
     if ask is not None and ask.approved is False:
-        state = "denied"
-    elif ask is not None and ask.is_open and outcome is None:
-        state = "approved" if ask.approved else "waiting"
-    elif outcome is not None:
-        state = "failed" if outcome.note.failed else "done"
-    else:
-        turn = ask.started_in if ask is not None else message.turn
-        state = "open" if turn is not None and turn == running else "unknown"
-    return ToolCall(
-        call.id,
-        call.name,
-        message.id,
-        message.turn,
-        state,
-        outcome.id if outcome else None,
-    )
+        return "denied"
+    if outcome is not None:
+        return "failed" if outcome.note.failed else "done"
+    if ask is not None:
+        if ask.is_open:
+            return "approved" if ask.approved else "waiting"
+        # It was approved later, and is run by the turn that has used the approval.
+        turn = ask.started_in
+    return "open" if turn is not None and turn == running else "unknown"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.domain.entry import Entry, Ranges, note_of, noted
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.path import back_to
-from holdfast.domain.repair import StoredMessage, ids_of
+from holdfast.domain.repair import Order, StoredMessage, ids_of
 from holdfast.domain.turn import ToolCall, TurnRecord, tool_calls
 
 
@@ -23,7 +23,7 @@ class Section(msgspec.Struct):
     """What stands together: a turn, or one message or summary outside a turn."""
 
     turn: TurnRecord | None
-    messages: list[StoredMessage]
+    messages: Order
 
     @property
     def begins(self) -> int:

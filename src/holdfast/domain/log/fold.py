@@ -50,7 +50,7 @@ from holdfast.domain.log.natural import NaturalOrder, Unit
 from holdfast.domain.log.rewind import away
 from holdfast.domain.log.view import leaving_out, put_after, shaped, without
 from holdfast.domain.message import MessageNote, freeze, thaw
-from holdfast.domain.repair import StoredMessage, seqs_of
+from holdfast.domain.repair import Order, StoredMessage, seqs_of
 from holdfast.domain.turn import FORKED, Ask, TurnRecord
 
 _SUMMARY = MessageNote(origin="summary")
@@ -90,15 +90,15 @@ class Log:
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._natural = NaturalOrder()
-        self._unit_of_turn: dict[int, list[StoredMessage]] = {}
+        self._unit_of_turn: dict[int, Order] = {}
         self._inbox: dict[str, StoredMessage] = {}
         # said here, answered in the session that this one was forked from
         self.elsewhere: set[str] = set()
-        self._visible: list[StoredMessage] = []
+        self._visible: Order = []
         self._stale = False
 
     @property
-    def visible(self) -> list[StoredMessage]:
+    def visible(self) -> Order:
         """The messages the model should see, in order. Not to be changed by the reader."""
         if self._stale:
             self._visible = self._arrange()
@@ -114,19 +114,19 @@ class Log:
         return self._shows_lost or self._goes_on_lost
 
     @property
-    def natural(self) -> list[StoredMessage]:
+    def natural(self) -> Order:
         """All messages that stand somewhere, shown or not, in the natural order."""
         return self._natural.of(self._units).copy()
 
     @property
-    def history(self) -> list[StoredMessage]:
+    def history(self) -> Order:
         """All messages that stand somewhere, and each summary in front of what was kept when it was
         made.
         """
         natural = self.natural
         present = set(seqs_of(natural))
-        before: dict[int, list[StoredMessage]] = {}
-        rest: list[StoredMessage] = []
+        before: dict[int, Order] = {}
+        rest: Order = []
         for seen in natural:
             first_kept = self._fronts.get(seen.seq)
             # A summary whose first kept message is not here (a load began later) stands where it
@@ -135,14 +135,14 @@ class Log:
                 before.setdefault(first_kept, []).append(seen)
             else:
                 rest.append(seen)
-        history: list[StoredMessage] = []
+        history: Order = []
         for seen in rest:
             history += before.get(seen.seq, ())
             history.append(seen)
         return history
 
     @property
-    def by_seq(self) -> list[StoredMessage]:
+    def by_seq(self) -> Order:
         """All messages, those in the inbox too, by seq."""
         said = [seen for seen in self.natural if seen.note.origin != "summary"]
         return sorted([*said, *self._inbox.values()], key=lambda message: message.seq)
@@ -153,7 +153,7 @@ class Log:
         return set(self._inbox)
 
     @property
-    def inbox(self) -> list[StoredMessage]:
+    def inbox(self) -> Order:
         """The messages in the inbox, by seq."""
         return sorted(self._inbox.values(), key=lambda message: message.seq)
 
@@ -163,7 +163,7 @@ class Log:
             return None
         return self.turns.get(number)
 
-    def of_turn(self, number: int) -> list[StoredMessage]:
+    def of_turn(self, number: int) -> Order:
         """The messages of a turn, those it took included."""
         return list(self._unit_of_turn.get(number, ()))
 
@@ -255,7 +255,7 @@ class Log:
         turn = self.turn_record(seen.turn)
         return seen.seq if turn is None else turn.seq
 
-    def _of_turn(self, number: int) -> list[StoredMessage]:
+    def _of_turn(self, number: int) -> Order:
         unit = self._unit_of_turn.get(number)
         if unit is None:
             self._goes_on_lost |= self.since > 1 and not self.has_all_of(number)
@@ -263,14 +263,14 @@ class Log:
             self._units.append(unit)
         return unit
 
-    def _arrange(self) -> list[StoredMessage]:
+    def _arrange(self) -> Order:
         in_view = self.in_view
         if not self.hidden:
             return in_view
         return [message for message in in_view if message.id not in self.hidden]
 
     @property
-    def arranged(self) -> list[StoredMessage]:
+    def arranged(self) -> Order:
         """The messages as the last shape or summary arranges them; those too that are gone or
         hidden, for they may be brought back.
         """
@@ -297,7 +297,7 @@ class Log:
         return away(note, self.natural, made=made, born=self.born)
 
     @property
-    def in_view(self) -> list[StoredMessage]:
+    def in_view(self) -> Order:
         """The messages of the view in order, those too that a label or a retraction hides: it may
         be lifted.
         """
@@ -343,17 +343,17 @@ class Log:
         ids = {seen.id for seen in self.natural if seen.seq in gone}
         return [ask for ask in asks if ask.message not in ids]
 
-    def since_turn(self, number: int) -> list[StoredMessage]:
+    def since_turn(self, number: int) -> Order:
         """The messages of a turn and all that stands after it: what may answer its calls."""
         unit = self._unit_of_turn.get(number)
-        found: list[StoredMessage] = []
+        found: Order = []
         for other in reversed(self._units):
             found[:0] = other if isinstance(other, list) else [other]
             if other is unit:
                 return found
         return []
 
-    def _awaited(self, messages: list[StoredMessage]) -> list[StoredMessage]:
+    def _awaited(self, messages: Order) -> Order:
         """Marks the calls that wait, or that the running turn has started with an approval from
         before it: neither is shown as interrupted (FAULTS E7).
         """

@@ -4,9 +4,9 @@ was said.
 
 from holdfast.domain.entry import Ranges
 from holdfast.domain.log.view import in_ranges
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.repair import Order, StoredMessage
 
-Unit = list[StoredMessage] | StoredMessage
+Unit = Order | StoredMessage
 """What stands together: the messages of a turn, or one message outside a turn."""
 
 
@@ -19,12 +19,12 @@ class NaturalOrder:
     """
 
     def __init__(self) -> None:
-        self._order: list[StoredMessage] = []
+        self._order: Order = []
         self._place: dict[int, int] = {}
         self._units = 0
         self._of_last = 0
 
-    def of(self, units: list[Unit]) -> list[StoredMessage]:
+    def of(self, units: list[Unit]) -> Order:
         """The messages of all these units, in order. Not to be changed by the reader."""
         # The last unit that was written out may have grown since: a turn that went on.
         if self._units and isinstance(last := units[self._units - 1], list):
@@ -39,7 +39,7 @@ class NaturalOrder:
         self._units = len(units)
         return self._order
 
-    def named(self, units: list[Unit], ranges: Ranges) -> list[StoredMessage]:
+    def named(self, units: list[Unit], ranges: Ranges) -> Order:
         """The messages in these ranges over the natural order."""
         order = self.of(units)
         for index in range(len(self._place), len(order)):

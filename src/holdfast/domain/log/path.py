@@ -12,7 +12,7 @@ from holdfast.domain.entry import Rewound
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.rewind import spans
 from holdfast.domain.log.view import leaving_out, ranges
-from holdfast.domain.repair import Messages, StoredMessage, ids_of, seqs_of
+from holdfast.domain.repair import Messages, Order, StoredMessage, ids_of, seqs_of
 
 
 def back_to(log: Log, id: str) -> Rewound | None:
@@ -43,7 +43,7 @@ def back_to(log: Log, id: str) -> Rewound | None:
     )
 
 
-def _shown(log: Log) -> list[StoredMessage]:
+def _shown(log: Log) -> Order:
     """The arrangement, without what a summary has set aside and is still hidden: that is among what
     it covers.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.domain.entry import NOTES, Entry, note_of
 
+_NAMING = NOTES.keys() - {"message"}
 _STANDING = frozenset({"message", "compaction"})
 """The kinds of entries that stand in a view: what was said, and the summary of it."""
 
@@ -35,7 +36,9 @@ def places_named(kind: str, note: Any) -> set[int]:
     """The seqs of the messages that a shape or a summary is made of."""
     if kind not in ("view", "compaction"):
         return set()
-    spans = (*note.ranges, *(note.covers if kind == "compaction" else ()))
+    spans = note.ranges
+    if kind == "compaction":
+        spans += note.covers
     return {seq for span in spans for seq in span} | set(note.edits)
 
 
@@ -62,42 +65,43 @@ class References:
         here = _shown_by(page)
         near, self._last = self._last | here, here
         for entry in page:
-            if (
-                entry.kind != "message"
-                and entry.kind in NOTES
-                and entry.seq not in unreadable
-            ):
-                for name in _named_by(entry) - near:
-                    self.missing.setdefault(name, []).append(entry.seq)
+            # Nearly all are messages, whose notes name nothing: they are not decoded.
+            if entry.kind not in _NAMING or entry.seq in unreadable:
+                continue
+            for name in _named_by(entry) - near:
+                self.missing.setdefault(name, []).append(entry.seq)
 
     def discharge(self, entries: Iterable[Entry]) -> None:
         """These are there."""
         for name in _shown_by(entries):
             self.missing.pop(name, None)
 
-    def told(self) -> Iterator[tuple[int, str]]:
+    def dangling(self) -> Iterator[tuple[int, str]]:
         """The seq of each note that names what is not there, and one thing that it names."""
         first: dict[int, Named] = {}
         for name, seqs in self.missing.items():
             for seq in seqs:
                 first.setdefault(seq, name)
         for seq, name in sorted(first.items()):
-            what = (
-                f"message {name.hex()}"
-                if isinstance(name, bytes)
-                else f"entry {name} as a message"
-            )
+            if isinstance(name, bytes):
+                what = f"message {name.hex()}"
+            else:
+                what = f"entry {name} as a message"
             yield seq, f"it names {what}, which is not there"
 
 
 def _shown_by(entries: Iterable[Entry]) -> set[Named]:
-    standing = [entry for entry in entries if entry.kind in _STANDING]
-    return {entry.id for entry in standing} | {entry.seq for entry in standing}
+    shown: set[Named] = set()
+    for entry in entries:
+        if entry.kind in _STANDING:
+            shown.update((entry.id, entry.seq))
+    return shown
 
 
 def _named_by(entry: Entry) -> set[Named]:
     note = note_of(entry.kind, entry.note)
-    ids = filter(None, messages_named(entry.kind, note))  # what was erased names nobody
+    # what was erased names nobody
+    ids = filter(None, messages_named(entry.kind, note))
     return {*map(_bytes, ids), *places_named(entry.kind, note)}
 
 

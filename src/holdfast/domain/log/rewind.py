@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterable
 
 from holdfast.domain.entry import Ranges, Rewound
 from holdfast.domain.log.view import leaving_out
-from holdfast.domain.repair import Messages, StoredMessage, ids_of
+from holdfast.domain.repair import Messages, Order, StoredMessage, ids_of
 
 Born = Callable[[StoredMessage], int]
 """The seq at which a message's turn began; its own, outside a turn."""
 
 
-def away(
-    note: Rewound, messages: list[StoredMessage], *, made: int, born: Born
-) -> set[int]:
+def away(note: Rewound, messages: Order, *, made: int, born: Born) -> set[int]:
     """Seqs of those of these messages that are gone after this rewind, made at the seq `made`."""
     gone: set[int] = set()
     outcomes = []

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.entry import Ranges, Shape
 from holdfast.domain.message import target_of
-from holdfast.domain.repair import Messages, StoredMessage, pair, seqs_of
+from holdfast.domain.repair import Messages, Order, StoredMessage, pair, seqs_of
 
 _Stretches = list[tuple[int, int]]
 """First and last place of each, in one order of messages."""
@@ -19,7 +19,7 @@ _Stretches = list[tuple[int, int]]
 
 def shaped(
     natural: Messages, shape: Shape, *, after: int, joined: Collection[int] = ()
-) -> list[StoredMessage]:
+) -> Order:
     """The natural order as this shape shows it; what was said after seq `after` follows, and what
     waited in the inbox then and was taken since (`joined`).
     """
@@ -32,7 +32,7 @@ def shaped(
     return out
 
 
-def leaving_out(messages: list[StoredMessage], seqs: set[int]) -> list[StoredMessage]:
+def leaving_out(messages: Order, seqs: set[int]) -> Order:
     """The messages whose seqs are not among these."""
     # Nothing is left out of most orders, and they are long.
     if not seqs:
@@ -40,7 +40,7 @@ def leaving_out(messages: list[StoredMessage], seqs: set[int]) -> list[StoredMes
     return [message for message in messages if message.seq not in seqs]
 
 
-def without(natural: list[StoredMessage], shape: Shape, gone: set[int]) -> Shape:
+def without(natural: Order, shape: Shape, gone: set[int]) -> Shape:
     """The shape for a natural order from which these messages are taken: a range must not fall with
     its end.
     """
@@ -49,7 +49,7 @@ def without(natural: list[StoredMessage], shape: Shape, gone: set[int]) -> Shape
     return replace(shape, ranges=ranges(left, seqs_of(shown)))
 
 
-def named(natural: Messages, ranges: Ranges) -> list[StoredMessage]:
+def named(natural: Messages, ranges: Ranges) -> Order:
     """The messages in these ranges over the natural order."""
     return in_ranges(natural, _places(natural), ranges)
 
@@ -58,9 +58,7 @@ def _places(natural: Messages) -> dict[int, int]:
     return {message.seq: index for index, message in enumerate(natural)}
 
 
-def in_ranges(
-    natural: Messages, place: Mapping[int, int], ranges: Ranges
-) -> list[StoredMessage]:
+def in_ranges(natural: Messages, place: Mapping[int, int], ranges: Ranges) -> Order:
     """The messages in these ranges over the natural order, each once, where its first range has it;
     `place` says where each seq stands there.
 
@@ -74,7 +72,7 @@ def in_ranges(
             stretches.append((place[first], place[last]))
     if _overlap(stretches):
         return [natural[index] for index in _each_once(stretches)]
-    out: list[StoredMessage] = []
+    out: Order = []
     for start, end in stretches:
         out.extend(natural[start : end + 1])
     return out
@@ -122,9 +120,7 @@ def ranges(natural: Messages, shown: Sequence[int]) -> Ranges:
     return tuple(out)
 
 
-def put_after(
-    order: list[StoredMessage], seq: int, more: list[StoredMessage]
-) -> list[StoredMessage]:
+def put_after(order: Order, seq: int, more: Order) -> Order:
     """The order with these messages after the one of this seq, but for those that it has; as it is
     without that one.
     """

@@ -129,21 +129,21 @@ def remember(remembered: Held, *, handed: View, as_is: bool = True) -> list[Reme
     own = {ref: entry for entry in remembered for ref in entry.refs}
     after: dict[int, list[Remembered]] = {}
     covered: set[int] = set()
+    shown_now: set[str] = set()
     last: Remembered | None = None
     for payload, refs in handed:
+        shown_now.update(refs)
         before = [own[ref] for ref in refs if ref in own]
         if before:
             last = before[-1]
-        if len(before) == len(refs) or _reach_beyond(before, refs):
-            continue
-        fresh = Remembered(payload if as_is else None, snapshot(payload), refs)
-        after.setdefault(id(last), []).append(fresh)
-        # What the handle remembers apart is one payload now, with what it had not seen.
-        covered.update(map(id, before))
+        if len(before) < len(refs) and not _reach_beyond(before, refs):
+            fresh = Remembered(payload if as_is else None, snapshot(payload), refs)
+            after.setdefault(id(last), []).append(fresh)
+            # What the handle remembers apart is one payload now, with what it had not seen.
+            covered.update(map(id, before))
     # What was handed out before anything remembered stands right before that, not in front of what
     # is no longer shown: that is older than all of it, and must not be taken for something said
     # after it.
-    shown_now = {ref for _, refs in handed for ref in refs}
     leading = after.get(id(None), [])
     merged: list[Remembered] = []
     for entry in remembered:

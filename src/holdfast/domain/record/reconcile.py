@@ -342,7 +342,7 @@ def _walk(
     the second "yes" stands where the first one stood.
     """
     order, anchors = result.order, result.anchors
-    objects: set[int] | None = None
+    objects: set[int] = set()
     view = chain(wordings.view, repeat(_NOT_SHOWN))
     for payload, entry, (words, ids) in zip(body, held, view, strict=False):
         refs = entry.refs
@@ -350,8 +350,7 @@ def _walk(
         if not refs and (ids or words != payload):
             break
         if payload is not entry.object:
-            if objects is None:
-                objects = {id(other.object) for other in held}
+            objects = objects or {id(other.object) for other in held}
             if id(payload) in objects or not spent.isdisjoint(refs):
                 break
         if payload is not entry.object or payload != entry.snapshot:
@@ -360,11 +359,10 @@ def _walk(
                 break
             entry = renewed
         if ids != refs or words != payload:
-            kept = _word(result, payload, refs, wordings)
-            if kept != refs:
-                entry = Remembered(payload, entry.snapshot, kept)
+            refs = _word(result, payload, refs, wordings)
+            entry = Remembered(payload, entry.snapshot, refs)
         anchors.append(entry)
-        order += entry.refs
+        order += refs
     return len(anchors)
 
 

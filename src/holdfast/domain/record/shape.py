@@ -13,7 +13,7 @@ from holdfast.domain.entry import Edit, Shape
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import ranges
 from holdfast.domain.message import MessageNote, Payload, Spoken, thaw
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.repair import StoredMessage, ids_of
 
 _NO_NOTE = MessageNote()
 
@@ -44,7 +44,7 @@ class ListShape:
         self._order = order
         self._new = new
         self._edits = edits
-        self._now = [seen.id for seen in log.arranged]
+        self._now = ids_of(log.arranged)
 
     @property
     def is_natural(self) -> bool:
@@ -77,11 +77,6 @@ class ListShape:
         order = self._allowed(whole)
         present = set(order)
         edits = {id: payload for id, payload in self._edits.items() if id in present}
-        if not edits and order == [
-            *(id for id in self._now if id in visible),
-            *self._new,
-        ]:
-            return None
         kept = _with_unseen(order, self._now, visible)
         if not edits and kept == [*self._now, *self._new]:
             return None
@@ -101,14 +96,18 @@ class ListShape:
         if not gone and not self.names_the_past:
             return self._order
         here = {*self._now, *self._new}
-        away = {seen.id for seen in whole.natural if seen.seq in gone}
-        known = here.union(seen.id for seen in whole.natural)
+        known = set(here)
+        away = set()
+        for seen in whole.natural:
+            known.add(seen.id)
+            if seen.seq in gone:
+                away.add(seen.id)
         allowed: dict[str, None] = {}
         for id in self._order:
             shown = id
+            # Several that one summary covers are shown as that summary, once.
             if id not in here:
                 shown = whole.summary_of(id, here) or id
-            # Several that one summary covers are shown as that summary, once.
             if shown in known and shown not in away:
                 allowed[shown] = None
         return list(allowed)
@@ -160,5 +159,7 @@ def _with_unseen(order: list[str], now: list[str], visible: set[str]) -> list[st
         unseen = []
     out = after.get(None, [])
     for id in order:
-        out += [*before.get(id, ()), id, *after.get(id, ())]
+        out += before.get(id, ())
+        out.append(id)
+        out += after.get(id, ())
     return out

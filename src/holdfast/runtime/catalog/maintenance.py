@@ -6,11 +6,10 @@ These are of the whole store, whichever tenant asks: they are for whoever looks 
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import get_args
 
 import msgspec
 
-from holdfast.domain.entry import Entry, Kind, opened_of
+from holdfast.domain.entry import KINDS, Entry, opened_of
 from holdfast.domain.log.references import References
 from holdfast.engine.open import migrate_store, real_path, vacuum_store
 from holdfast.engine.protocol import Engine, SessionState
@@ -22,7 +21,6 @@ from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_batches import portions
 from holdfast.runtime.plans.plan import Plan, read
 
-KINDS = frozenset(get_args(Kind))
 PAGE = 500
 """So many sessions are asked about at once,"""
 ENTRIES_MAX = 2000
@@ -147,7 +145,7 @@ def _names_nobody(
         ):
             references.discharge(entry for entry in page if entry.seq <= upto)
             after = page[-1].seq
-    for seq, lost in references.told():
+    for seq, lost in references.dangling():
         yield Problem(
             rule="names-no-message",
             place=f"session {state.id}, entry {seq}",

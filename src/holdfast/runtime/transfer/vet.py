@@ -10,11 +10,11 @@ refused, with its place, and nothing is written.
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import NOTES, Edit, Entry, Kind, note_of
+from holdfast.domain.entry import KINDS, NOTES, Edit, Entry, note_of
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.references import messages_named
 from holdfast.domain.message import USUAL_FORMAT, freeze, thaw
@@ -28,7 +28,6 @@ COUNT_MAX = 2**53
 TIME_MAX = 2**48 - 1
 # Characters of a key or an address.
 NAME_MAX = 100_000
-_KINDS = frozenset(get_args(Kind))
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGE = re.compile(r"[0-9a-f]{32}")
 _TURN = re.compile(r"[0-9a-f-]{36}:[1-9][0-9]{0,18}")
@@ -38,9 +37,7 @@ _WORDS = ("message", "compaction")
 
 def vet_entry(entry: Entry) -> None:
     """`Damaged`, with what is wrong, unless this entry could have been written by Holdfast."""
-    _insist(
-        entry.kind in _KINDS, f"there are no entries of the kind {entry.kind!r:.40}"
-    )
+    _insist(entry.kind in KINDS, f"there are no entries of the kind {entry.kind!r:.40}")
     _insist(_is_count(entry.seq, 1), "its seq is not a number that counts")
     _insist(
         entry.turn is None or _is_count(entry.turn, 1),
