@@ -16,6 +16,7 @@ def call_deltas(
     index: int, id: str, name: str, pieces: Iterable[str]
 ) -> Iterator[Payload]:
     """A call of a tool as it is streamed: first its name, then its arguments piece by piece."""
+    # Only the first delta has id and name; later ones are known by the index.
     yield {"tool_calls": [{"index": index, **completions_call(id, name, "")}]}
     for piece in pieces:
         yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}

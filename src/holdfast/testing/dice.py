@@ -18,6 +18,7 @@ class Dice:
 
     def bytes(self, size: int) -> bytes:
         """So many bytes, at most 64."""
+        # Counted, not chained: what was drawn before does not matter, only how often.
         self._count += 1
         return hashlib.blake2b(
             self._count.to_bytes(8, "big"), digest_size=size, key=self._key

@@ -6,9 +6,9 @@ more.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from holdfast import Session, Store
+from holdfast.testing.completions import Payload, completions_call
 
 Builder = Callable[[Store, Session, int], None]
 
@@ -33,6 +33,7 @@ def rewound(store: Store, session: Session, n: int) -> None:
     ids = said(session, n)
     for id in ids[:: n // 20]:
         session.rewind(id)
+    # Back to the end, so that the view is long again.
     session.rewind(ids[-1])
 
 
@@ -47,7 +48,7 @@ def one_call_id(store: Store, session: Session, n: int) -> None:
     with session.turn("Count.") as turn:
         for index in range(n):
             turn.add(calling("call_0"))
-            turn.add({"role": "tool", "tool_call_id": "call_0", "content": f"{index}"})
+            turn.add(answering("call_0", index))
 
 
 def calls_without_end(store: Store, session: Session, n: int) -> None:
@@ -58,12 +59,7 @@ def calls_without_end(store: Store, session: Session, n: int) -> None:
 def calls_in_one_message(store: Store, session: Session, n: int) -> None:
     with session.turn("Count.") as turn:
         turn.add(calling(*["call_0"] * n))
-        turn.add_all(
-            [
-                {"role": "tool", "tool_call_id": "call_0", "content": f"{index}"}
-                for index in range(n)
-            ]
-        )
+        turn.add_all([answering("call_0", index) for index in range(n)])
 
 
 def waiting_calls(store: Store, session: Session, n: int) -> None:
@@ -74,12 +70,11 @@ def waiting_calls(store: Store, session: Session, n: int) -> None:
 
 def decided_calls(store: Store, session: Session, n: int) -> None:
     with session.turn("Ask.") as turn:
-        ids = [
-            turn.call("pay", {"amount": index}, needs_approval=True)
-            for index in range(n)
-        ]
-    for id in ids:
-        session.decide(id, True, by="ann")
+        calls = []
+        for index in range(n):
+            calls.append(turn.call("pay", {"amount": index}, needs_approval=True))
+    for call in calls:
+        session.decide(call, True, by="ann")
 
 
 def turns(store: Store, session: Session, n: int) -> None:
@@ -113,10 +108,10 @@ def given_back(store: Store, session: Session, n: int) -> None:
 
 def reshaped(store: Store, session: Session, n: int) -> None:
     """A list whose order is not that of the log: as many ranges as messages."""
-    messages = [
-        {"role": ("user", "assistant")[index % 2], "content": f"message {index}"}
-        for index in range(n)
-    ]
+    messages: list[Payload] = []
+    for index in range(n):
+        role = ("user", "assistant")[index % 2]
+        messages.append({"role": role, "content": f"message {index}"})
     session.record(messages)
     session.record([*messages[::2], *messages[1::2]])
 
@@ -137,6 +132,7 @@ def instructed(store: Store, session: Session, n: int) -> None:
 def forked(store: Store, session: Session, n: int) -> None:
     """A fork of a fork of a fork; the key leads to the last one."""
     session.append("the first words")
+    # A key means one session: it must have ended before a fork takes the key.
     session.end("forked")
     for index in range(n):
         session = session.fork(key=session.key)
@@ -166,9 +162,10 @@ HISTORIES: tuple[Builder, ...] = (
 )
 
 
-def calling(*ids: str) -> dict[str, Any]:
-    calls = [
-        {"id": id, "type": "function", "function": {"name": "count", "arguments": "{}"}}
-        for id in ids
-    ]
+def calling(*ids: str) -> Payload:
+    calls = [completions_call(id, "count", "{}") for id in ids]
     return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def answering(id: str, count: int) -> Payload:
+    return {"role": "tool", "tool_call_id": id, "content": f"{count}"}

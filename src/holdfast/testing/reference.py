@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from holdfast.domain.accepted_events import AcceptedEvent, event_name
 from holdfast.domain.entry import Entry
@@ -24,6 +24,7 @@ from holdfast.engine.protocol import (
     Accepted,
     Commit,
     JournalRow,
+    Opening,
     Outcome,
     OwedReply,
     Pending,
@@ -34,6 +35,7 @@ from holdfast.engine.protocol import (
     Weight,
     WordsOf,
     Written,
+    state_after,
 )
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.errors import StoreUnavailable
@@ -67,6 +69,7 @@ class ReferenceEngine:
 
     where = "reference"
     read_only = False
+    # How often a follower looks by itself; here it is always woken before.
     look_s = 0.02
 
     def __init__(
@@ -281,6 +284,7 @@ class ReferenceEngine:
 
         def stop() -> None:
             with self._lock:
+                # Stopping twice is fine.
                 if wake in self._watchers.get(session, ()):
                     self._watchers[session].remove(wake)
 
@@ -329,32 +333,10 @@ class ReferenceEngine:
         return self._world.sessions.get(id, _NO_SESSION)
 
     def _seen(self, session: ReferenceSession) -> SessionState:
-        running = session.turn is not None
-        return SessionState(
-            id=session.id,
-            tenant=session.tenant,
-            key=session.key,
-            epoch=session.epoch,
-            ended=session.ended,
-            head=session.head,
-            fence=session.fence,
-            turn=session.turn,
-            holder=session.holder,
-            lease_left_s=session.lease_until - self.tick() if running else None,
-            opened_at=session.opened_at,
-            active_at=session.active_at,
-            last_at=session.log[-1].at if session.log else session.opened_at,
-            journal=session.journal,
-            base=session.base,
-            origin=session.origin,
-            erased=session.erased,
-            lease_s=session.lease_s if running else None,
-            lease_mark=session.lease_until if running else None,
-            parent=session.parent,
-        )
+        return session.seen(self.tick())
 
 
-_NO_SESSION = ReferenceSession("", "", None, 1, opened_at=0, active_at=0)
+_NO_SESSION = ReferenceSession(**asdict(state_after("", Opening("", None, 1))))
 
 
 class _Done:

@@ -6,7 +6,7 @@ also where they share code: it is what they are compared with.
 """
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Entry
@@ -22,37 +22,25 @@ from holdfast.engine.protocol import (
     OwedReply,
     Refusal,
     Refused,
+    SessionState,
     Start,
     State,
     Waiting,
     Weight,
     Write,
     Written,
+    state_after,
 )
 
+STATE_FIELDS = SessionState.__struct_fields__
 
-class ReferenceSession(msgspec.Struct, frozen=True):
-    """All there is to a session. The inbox is by seq: a message that is given back stands where it
-    stood.
+
+class ReferenceSession(SessionState, frozen=True):
+    """All there is to a session: its state, and what is in it. The inbox is by seq: a message that
+    is given back stands where it stood. Of a lease, `lease_mark` is when it runs out; what is left
+    of it is told when somebody asks.
     """
 
-    id: str
-    tenant: str
-    key: str | None
-    epoch: int
-    opened_at: int
-    active_at: int
-    ended: bool = False
-    erased: bool = False
-    fence: int = 0
-    turn: int | None = None
-    holder: str | None = None
-    lease_until: float = 0.0
-    lease_s: float = 0.0
-    journal: int = 0
-    base: int = 0
-    origin: int = 0
-    parent: str | None = None
     log: tuple[Entry, ...] = ()
     inbox: dict[int, Waiting] = {}
     rows: tuple[JournalRow, ...] = ()
@@ -65,14 +53,16 @@ class ReferenceSession(msgspec.Struct, frozen=True):
             return "ended"
         return "open" if self.turn is None else "running"
 
-    @property
-    def head(self) -> int:
-        """The seq of its last entry; a fork's own begin after its origin."""
-        return self.origin + len(self.log)
-
     def entry(self, seq: int) -> Entry:
-        """One of its own entries."""
+        """One of its own entries; a fork's begin after its origin."""
         return self.log[seq - self.origin - 1]
+
+    def seen(self, now: float) -> SessionState:
+        """What is told of it at this time."""
+        known = {name: getattr(self, name) for name in STATE_FIELDS}
+        if self.lease_mark is not None:
+            known["lease_left_s"] = self.lease_mark - now
+        return SessionState(**known)
 
 
 class StoreContent(msgspec.Struct, frozen=True):
@@ -102,6 +92,7 @@ def after_commit(
     """
     after, outcome = world, Written()
     for write in commit:
+        # In the world after the writes before it: they may have taken its key.
         refused = _refusal(after, write, now)
         if refused is not None:
             return world, refused
@@ -174,6 +165,7 @@ def _is_taken(session: ReferenceSession, write: Write, now: float) -> bool:
 def claimed_by(session: ReferenceSession, reply: bytes, now: float) -> bytes | None:
     """The token of the sender that has this reply now."""
     token, until = session.claims.get(reply, (None, 0.0))
+    # A claim that has run out is nobody's.
     return token if until > now else None
 
 
@@ -195,17 +187,9 @@ def _opened(world: StoreContent, write: Write) -> ReferenceSession | None:
         if asked.epoch != (bound.epoch + 1 if bound else 1):
             return None
     at = write.drafts[0].at if write.drafts else 0
-    return ReferenceSession(
-        write.session,
-        asked.tenant,
-        asked.key,
-        asked.epoch,
-        opened_at=at,
-        active_at=at,
-        origin=asked.head,
-        fence=asked.fence,
-        parent=asked.parent,
-    )
+    state = state_after(write.session, asked)
+    session = ReferenceSession(**asdict(state))
+    return replace(session, opened_at=at, active_at=at, last_at=at)
 
 
 def _done(
@@ -344,7 +328,7 @@ def _turned(
     session closed: in this order.
     """
     if write.finish:
-        session = replace(session, turn=None, holder=None)
+        session = replace(session, turn=None)
     if write.seize:
         session = replace(session, fence=session.fence + 1)
     if write.start is not None:
@@ -353,13 +337,16 @@ def _turned(
     if write.renew_s is not None:
         renewed = write.renew_s
     if renewed is not None:
-        session = replace(session, lease_until=now + renewed, lease_s=renewed)
+        session = replace(session, lease_mark=now + renewed, lease_s=renewed)
     if write.unbase:
         session = replace(session, base=0)
     if write.base:
         session = replace(session, base=session.head + 1)
     if write.close:
-        session = replace(session, ended=True, turn=None, holder=None)
+        session = replace(session, ended=True, turn=None)
+    if session.turn is None:
+        # Only a running turn has a holder and a lease.
+        session = replace(session, holder=None, lease_s=None, lease_mark=None)
     return session
 
 
@@ -384,17 +371,24 @@ def _logged(
     session: ReferenceSession, write: Write, first: int, now: float
 ) -> ReferenceSession:
     """The drafts are entries; the inbox has lost what was taken and gained what was admitted."""
+    # A draft that says STARTING in a write that starts nothing keeps saying so.
     started = session.turn if write.start else STARTING
     log = list(session.log)
     active_at = session.active_at
+    last_at = session.last_at
     for seq, draft in enumerate(write.drafts, first):
         turn = started if draft.turn == STARTING else draft.turn
         log.append(
             Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body)
         )
+        # To the second is enough for lists; a row that moves with every message costs more.
         if draft.kind == "message" and draft.at >= active_at + ACTIVE_STEP_MS:
             active_at = draft.at
-    session = replace(session, log=tuple(log), active_at=active_at)
+        last_at = draft.at
+    head = session.head + len(write.drafts)
+    session = replace(
+        session, log=tuple(log), head=head, active_at=active_at, last_at=last_at
+    )
     return replace(session, inbox=_inbox_after(session, write, now))
 
 
@@ -408,6 +402,7 @@ def _inbox_after(
             del inbox[seq]
     seqs = {entry.id: entry.seq for entry in session.log}
     for waiting in write.admits:
+        # Given back at the place it had, or new and at its draft's.
         seq = waiting.seq or seqs[waiting.message]
         until = None if waiting.lease_s is None else now + waiting.lease_s
         inbox[seq] = Waiting(

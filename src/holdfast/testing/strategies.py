@@ -20,6 +20,7 @@ StreamedCall = tuple[str, str, list[str]]
 """The id of a call, its name, and its arguments piece by piece."""
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
+# The eight bytes that a PNG begins with, and nothing else.
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
 words = st.sampled_from(
@@ -366,6 +367,7 @@ def spoken(draw: st.DrawFn, format_name: str) -> Any:
     """A streamed message, cut anywhere; None when nothing had been said."""
     chunks = draw(streams(format_name))
     assembly = registry.get(format_name).assembly()
+    # To its end, or to anywhere before it: streams are cut.
     for chunk in chunks[: draw(st.integers(0, len(chunks)))]:
         assembly.fold(assembly.take(chunk))
     return assembly.message()
@@ -379,6 +381,7 @@ def views(
     seen: list[StoredMessage] = []
     turn = 1
     for seq in range(1, draw(st.integers(0, size_max)) + 1):
+        # Mostly the same turn: results and calls must meet in it.
         turn += draw(st.sampled_from([0, 0, 0, 1]))
         name = draw(st.sampled_from(formats))
         if draw(st.integers(0, 4)) == 0:
@@ -389,6 +392,7 @@ def views(
         else:
             payload = draw(payloads(name))
             note, body = registry.get(name).note(payload), freeze(payload)
+        # Now and then outside any turn, as an append is.
         where = draw(st.sampled_from([turn, turn, turn, None]))
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))
         running = draw(st.booleans())

@@ -217,7 +217,7 @@ def a_commit_sees_those_before_it_in_its_batch(engine: Engine) -> None:
 @LAWS
 def a_write_to_no_session_is_refused_missing(engine: Engine) -> None:
     session = TestedSession(engine, 1)
-    session.refuses("missing", drafts=drafts())
+    session.refuses_append("missing")
     assert engine.state(session.id) is None
 
 
@@ -238,7 +238,7 @@ def guards_are_judged_on_a_new_session_too(engine: Engine) -> None:
 @LAWS
 def a_head_that_has_moved_is_refused(session: TestedSession) -> None:
     for head in (0, 2):
-        session.refuses("moved", drafts=drafts(), head=head)
+        session.refuses_append("moved", head=head)
     session.append(head=1)
     assert session.state.head == 2
 
@@ -249,17 +249,17 @@ def a_fence_is_good_only_while_its_turn_is_running(session: TestedSession) -> No
         session.refuses("superseded", fence=fence)
     turn = session.start()
     for fence in (turn - 1, turn + 1):
-        session.refuses("superseded", drafts=drafts(), fence=fence)
+        session.refuses_append("superseded", fence=fence)
     session.append(fence=turn)
     session.finish(turn)
-    session.refuses("superseded", drafts=drafts(), fence=turn)
+    session.refuses_append("superseded", fence=turn)
 
 
 @LAWS
 def an_idle_write_is_refused_while_a_turn_is_running(session: TestedSession) -> None:
     session.append(idle=True)
     turn = session.start()
-    session.refuses("busy", drafts=drafts(), idle=True)
+    session.refuses_append("busy", idle=True)
     session.refuses("busy", idle=True, start=Start("other", 600.0))
     session.append()
     session.finish(turn)
@@ -273,7 +273,7 @@ def an_ended_session_takes_only_late_outcomes(session: TestedSession) -> None:
     session.append(close=True)
     assert session.state.ended
     assert session.state.head == 2
-    session.refuses("ended", drafts=drafts())
+    session.refuses_append("ended")
     session.refuses("ended", idle=True, start=Start("me", 600.0))
     session.append(ended_too=True)
     assert session.state.ended

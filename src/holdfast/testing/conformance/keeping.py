@@ -191,8 +191,8 @@ def an_erased_session_takes_nothing_more_but_can_be_erased_again(
     """Late outcomes too are refused: they would bring words back (I-7 ends here)."""
     session = _full(engine)
     _erase(session)
-    session.refuses("ended", drafts=drafts())
-    session.refuses("ended", drafts=drafts(), ended_too=True)
+    session.refuses_append("ended")
+    session.refuses_append("ended", ended_too=True)
     _erase(session)
     *_, first, second = session.entries()
     assert first.kind == second.kind == "erased"

@@ -79,9 +79,9 @@ def what_is_laid_down_later_takes_the_place_of_inbox_and_outbox(
 def what_is_laid_down_continues_what_is_there_or_is_refused(
     session: TestedSession,
 ) -> None:
-    session.refuses("moved", drafts=drafts(), head=0, idle=True, lay=BEGUN)
+    session.refuses_append("moved", head=0, idle=True, lay=BEGUN)
     number = session.start()
-    session.refuses("busy", drafts=drafts(), head=2, idle=True, lay=BEGUN)
+    session.refuses_append("busy", head=2, idle=True, lay=BEGUN)
     assert session.state.turn == number
 
 
@@ -92,11 +92,11 @@ def what_is_laid_down_may_have_ended_and_may_be_erased(session: TestedSession) -
     session.append(head=1, idle=True, lay=ended)
     assert session.state.ended
     assert not session.state.erased
-    session.refuses("ended", drafts=drafts())
+    session.refuses_append("ended")
     session.append(head=2, idle=True, ended_too=True, lay=ERASED)
     assert session.state.ended
     assert session.state.erased
-    session.refuses("ended", drafts=drafts(), ended_too=True)
+    session.refuses_append("ended", ended_too=True)
     session.append(head=3, idle=True, ended_too=True, lay=ERASED)
     assert session.state.head == 4
 
@@ -134,7 +134,7 @@ def an_event_that_is_laid_down_is_known_and_one_that_is_known_stays_as_it_is(
     theirs.write(head=3, idle=True, lay=laid)
     assert acceptance(engine, "scope", "ours") == before
     assert acceptance(engine, "scope", "new") == Accepted(theirs.id, 3, second.id)
-    ours.refuses("accepted", drafts=drafts(), event=("scope", "new"))
+    ours.refuses_append("accepted", event=("scope", "new"))
 
 
 @LAWS

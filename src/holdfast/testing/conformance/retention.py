@@ -92,7 +92,7 @@ def an_event_is_forgotten_with_its_session_if_that_is_asked_for(
     did(engine, _erasing(erased))
     assert {event.session for event in engine.events()} == {erased.id, other.id}
     assert engine.accepted(forgotten.id, "event 1") is None
-    other.refuses("accepted", drafts=drafts(), event=(erased.id, "event 1"))
+    other.refuses_append("accepted", event=(erased.id, "event 1"))
     other.append(event=(forgotten.id, "event 1"))
 
 

@@ -59,10 +59,10 @@ def a_key_is_bound_only_to_its_next_epoch(engine: Engine) -> None:
     """
     two = TestedSession(engine, 2)
     for epoch in (2, 3):
-        two.refuses("bound", drafts=drafts(), open=Opening("t", "k", epoch))
+        two.refuses_append("bound", open=Opening("t", "k", epoch))
     one = new_session(engine, 1, key="k")
     for epoch in (1, 3):
-        two.refuses("bound", drafts=drafts(), open=Opening("t", "k", epoch))
+        two.refuses_append("bound", open=Opening("t", "k", epoch))
     new_session(engine, 2, key="k", epoch=2)
     assert one.state.epoch == 1
     assert two.state.epoch == 2
@@ -109,7 +109,7 @@ def an_id_that_another_tenant_has_is_not_opened_again(engine: Engine) -> None:
     before = theirs.state
     entries = theirs.entries()
     for key in (None, "k"):
-        theirs.refuses("bound", drafts=drafts(), open=Opening("b", key, 1))
+        theirs.refuses_append("bound", open=Opening("b", key, 1))
     assert theirs.state == before
     assert theirs.entries() == entries
     assert engine.current("b", "k") is None
@@ -192,7 +192,7 @@ def a_load_begins_with_the_first_draft_of_the_last_base(session: TestedSession) 
     session.append(3)
     assert session.append(2, base=True).seq == session.state.base == 5
     session.append(2)
-    session.refuses("moved", drafts=drafts(), base=True, head=1)
+    session.refuses_append("moved", base=True, head=1)
     assert session.state.base == 5
     session.append(base=True)
     assert session.state.base == 9
@@ -241,7 +241,7 @@ def the_same_event_twice_in_a_batch_is_accepted_once(
 def an_event_of_a_refused_commit_is_still_unknown(
     engine: Engine, session: TestedSession
 ) -> None:
-    session.refuses("moved", drafts=drafts(), event=("scope", "e"), head=9)
+    session.refuses_append("moved", event=("scope", "e"), head=9)
     assert engine.accepted("scope", "e") is None
     session.append(event=("scope", "e"))
 
@@ -296,7 +296,7 @@ def a_message_is_taken_once(session: TestedSession, other: TestedSession) -> Non
     session.admit(*given)
     other.refuses("taken", takes=(one,))
     session.write(takes=(one,))
-    session.refuses("taken", drafts=drafts(), takes=(two, one))
+    session.refuses_append("taken", takes=(two, one))
     session.refuses("taken", takes=(mint(),))
     assert [waiting.message for waiting in session.inbox()] == [two]
 

@@ -125,6 +125,10 @@ class TestedSession:
         """A write that must be refused for this reason, and must change nothing."""
         assert refusal(self.engine, Write(self.id, **fields)) == why
 
+    def refuses_append(self, why: str, **fields: Unpack[WriteWithoutDrafts]) -> None:
+        """A message that must be refused for this reason, and must change nothing."""
+        self.refuses(why, drafts=drafts(), **fields)
+
     def start(self, *, holder: str = "me", lease_s: float = 600.0, at: int = 2) -> int:
         """A turn is started, with one entry; its number."""
         return started(self.engine, self.id, holder=holder, lease_s=lease_s, at=at)
@@ -186,11 +190,6 @@ def new_session(
     """A session is opened, with one entry in its log."""
     opened(engine, number, tenant=tenant, key=key, epoch=epoch, at=at)
     return TestedSession(engine, number)
-
-
-def new_sessions(engine: Engine, count: int) -> list[TestedSession]:
-    """So many sessions without a key, numbered from 1."""
-    return [new_session(engine, number) for number in range(1, count + 1)]
 
 
 def are(states: Iterable[SessionState], *sessions: TestedSession) -> bool:

@@ -107,7 +107,7 @@ def a_seized_turn_is_settled_by_whoever_seized_it(session: TestedSession) -> Non
     known = session.state
     assert known.turn == turn
     assert known.fence == turn + 1
-    session.refuses("superseded", drafts=drafts(), fence=turn)
+    session.refuses_append("superseded", fence=turn)
     session.refuses("superseded", fence=turn, renew_s=600.0)
     session.refuses("superseded", fence=turn, finish=True)
     # Seized is not free: until it is settled, its chunks would be lost under another turn.
@@ -333,9 +333,9 @@ def a_reply_is_owed_from_its_commit_until_it_is_paid(
     assert engine.outbox("another tenant") == []
     session.append(pays=first.id)
     assert engine.outbox("t") == debts[1:]
-    session.refuses("taken", drafts=drafts(), pays=first.id)
+    session.refuses_append("taken", pays=first.id)
     late = (Owing(mint(), "late"),)
-    session.refuses("superseded", drafts=drafts(), fence=number, owes=late)
+    session.refuses_append("superseded", fence=number, owes=late)
     assert engine.outbox("t") == debts[1:]
 
 

@@ -96,6 +96,7 @@ class Faults(Seam):
         self._at = 0
 
     def __exit__(self, *_: object) -> None:
+        # Connections may outlive the block, and must not fail any more.
         self.heal()
         super().__exit__()
 
@@ -152,6 +153,7 @@ class _FailingFile(_Quiet, apsw.VFSFile):
 
     def xWrite(self, data: Any, offset: int) -> None:
         error = self._faults.check("write", self._path, len(data))
+        # A full disk takes what still fits.
         if isinstance(error, apsw.FullError):
             super().xWrite(bytes(data)[: len(data) // 2], offset)
         if error is not None:
@@ -180,6 +182,7 @@ class _FailingVfs(_Quiet, SeamVfs):
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         self.seam.meet("delete", filename)
+        # Without a sync of the folder: nothing here cuts the power.
         super().xDelete(filename, False)
 
     def xAccess(self, pathname: str, flags: int) -> bool:

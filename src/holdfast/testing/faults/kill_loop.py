@@ -68,6 +68,7 @@ class KillReport(msgspec.Struct):
         self.turns += names["began"]
         self.texts += names["shown"]
         self.calls += names["called"]
+        # Where kills struck: a loop that only ever kills at one act proves little.
         self.struck[acts[-1][0] if acts else "born"] += 1
 
     def cite(self, when: str, sentences: Iterable[str]) -> None:
@@ -137,6 +138,7 @@ class Nursery:
     def __exit__(self, *_: object) -> None:
         self._orders.close()
         self._reports.close()
+        # It waits for orders, and its pipe is closed; the kill is for one that hangs.
         self._process.kill()
         self._process.wait()
 
@@ -178,6 +180,7 @@ def nurse() -> None:
         import_module("holdfast.engine.postgres.engine")
     for line in sys.stdin.buffer:
         key, name = json.loads(line)
+        # Before anything is opened: no connection and no lock is shared with a worker.
         pid = os.fork()
         if pid == 0:
             _live(life, key, name)
@@ -192,6 +195,7 @@ def _live(life: Any, key: str, name: str) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
+        # Not `sys.exit`: what the parent has to do at its end is not for a worker to do.
         os._exit(1)
 
 
@@ -216,6 +220,7 @@ def _one_turn(store: Store, name: str) -> None:
         write_act("said", turn.id.rpartition(":")[0], None, f"question {name}")
         for text in turn.deliver(_answer(name), format="openai.chat"):
             write_act("shown", turn.id, None, text)
+        # The same two ids in every turn, as some providers give them (FAULTS E4).
         for call_id in ("call_0", "call_1"):
             turn.call("look", {"at": name}, call_id=call_id)
             write_act("called", turn.id, call_id)
@@ -250,6 +255,7 @@ def _doubled(session: Session) -> Iterator[str]:
     words: Counter[str] = Counter()
     for message in session.transcript():
         if message.role == "assistant":
+            # Every chunk ends in ">" and is said once: a chunk that is stored twice shows.
             words.update(word for word in message.text.split(">") if word)
     twice = [word for word, times in words.items() if times > 1]
     if twice:

@@ -34,6 +34,7 @@ from holdfast.engine.sqlite.file_guard.permissions import make_owned
 from holdfast.testing.dice import Dice
 from holdfast.testing.faults.seam import Seam, SeamVfs, path_of
 
+# The smallest unit in which a disk is taken to write.
 SECTOR = 512
 How = Literal["dropped", "torn", "kept"]
 When = Literal["before", "after"]
@@ -109,6 +110,7 @@ class Tape(Seam):
         something in it.
         """
         with self._lock:
+            # A name that was deleted and made again is another file, with another number.
             if path not in self._files:
                 self._files[path] = len(self.events) + 1
                 self._add("find" if content else "make", path, data=content)
@@ -165,6 +167,7 @@ class Disk:
             return
         if event.verb in ("make", "delete"):
             self._renaming.append(event)
+        # Only this file's: a sync says nothing of what was written to others.
         elif event.verb == "sync":
             content = bytearray(self._contents.get(event.file, b""))
             for waiting in self._waiting.pop(event.file, ()):
@@ -172,6 +175,7 @@ class Disk:
             self._contents[event.file] = bytes(content)
         else:
             self._waiting.setdefault(event.file, []).append(event)
+        # Names come through together, in their order, when their folder is synced.
         if event.folder:
             self._names = self._named(len(self._renaming))
             self._renaming = []
@@ -226,6 +230,7 @@ class Disk:
 
 
 def _apply(content: bytearray, event: DiskEvent) -> None:
+    # A write beyond the end leaves a hole of zeros.
     if len(content) < event.offset:
         content.extend(bytes(event.offset - len(content)))
     if event.verb == "truncate":

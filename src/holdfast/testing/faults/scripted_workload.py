@@ -120,6 +120,7 @@ def asks(life: ScriptedWorkload, store: Store) -> None:
     session.decide(call, True, by="the boss")
     life.hear("wrote", session.id, "decision", call)
     with session.turn(life.words("Go on")) as turn:
+        # The same call again: it was approved, and may run now.
         assert not turn.call("pay", {"sum": 7}, call_id=call).waiting
         turn.result(call, life.words("Paid"))
         turn.say(text := life.words("Done"))
@@ -136,6 +137,8 @@ def is_interrupted(life: ScriptedWorkload, store: Store) -> None:
             stream = turn.deliver([life.words("Half"), " a", " sentence"])
             life.hear("shown", turn.id, None, next(stream))
             session.stop("enough")
+            # Before the stream is asked again: the stop was acknowledged, whatever comes of
+            # that.
             life.hear("ended", turn.id, "interrupted")
             next(stream)
 
@@ -185,6 +188,7 @@ def resets(life: ScriptedWorkload, store: Store) -> None:
     life.hear("said", None, None, text)
     fresh = store.reset(KEY)
     life.hear("opened", fresh.id)
+    # Carried on, once: not left behind, and not in both.
     assert [message.text for message in fresh.pending()].count(text) == 1
 
 
@@ -206,6 +210,7 @@ def erases(life: ScriptedWorkload, store: Store) -> None:
     """What was said there is nowhere afterwards; what others said stays."""
     session, secret = store.session(GONE), life.words("Secret")
     session.append(secret + "." * life.large_bytes)
+    # Found before, so that it is in the index too when it is erased.
     assert store.search(secret, key=GONE)
     erasure = store.erase(session.id)
     life.hear("erased", session.id)

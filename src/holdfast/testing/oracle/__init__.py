@@ -45,6 +45,7 @@ def judge(
             looks.append(Look(store.get(state.id), formats))
         except Exception as error:
             found.append(f"session {state.id[:8]}: it can't be read, {error!r} (I-18)")
+    # All are read before any is judged: a session that can't be read hides no other.
     for look in looks:
         for law in OF_A_SESSION:
             found += _held(f"session {look.session.id[:8]}", law, look)
@@ -60,5 +61,6 @@ def judge(
 def _held(place: str, law: Callable[..., Iterator[str]], *what: Any) -> list[str]:
     try:
         return [f"{place}: {sentence}" for sentence in law(*what)]
+    # A law that can't look is a finding, and not the end of the look.
     except Exception as error:
         return [f"{place}: {law.__name__} could not look, {error!r} (I-18)"]

@@ -69,6 +69,7 @@ class Acknowledged:
         self._of: dict[str, SessionFacts] = {}
         self._anywhere: list[str] = []
         self._tried = list(tried)
+        # By scope and event id: the message that it became.
         self._events: dict[tuple[str, str], str] = {}
         self._torn_events: list[str] = []
         self._owed: dict[str, str] = {}
@@ -150,6 +151,7 @@ class Acknowledged:
             self._may_be_paid.add(fact[0])
         elif what == "labelled":
             message, name, value = fact
+            # None among them: without the label under way there may be none.
             self.of(session).labels.setdefault((message, name), [None]).append(value)
         else:
             known = self.of(session)
@@ -186,6 +188,7 @@ class Acknowledged:
 
     def erased(self, session: str) -> None:
         self._gone.add(session)
+        # Nothing that was acknowledged of it is owed to anybody now (I-21).
         self._of.pop(session, None)
         self._owed = {id: place for id, place in self._owed.items() if place != session}
 
@@ -218,6 +221,7 @@ class Acknowledged:
             audits = len(by_id[id].of_kind("erased")) if id in by_id else 0
             if audits != 1:
                 yield f"session {id[:8]} was erased, and {audits} entries say so (I-21)"
+        # Noticed when they were entered: no store is needed to see them.
         yield from self._torn_events
         yield from self._words_anywhere(looks)
         yield from self._replies(owed)
@@ -278,6 +282,7 @@ def _streams(look: Look, known: SessionFacts) -> Iterator[str]:
     """I-5: what was handed on is the beginning of what is stored, once its turn is over."""
     by_turn: dict[str | None, str] = {}
     for message in look.messages:
+        # For what was shown without a message's id: all that its turn says, in one.
         if message.role == "assistant":
             by_turn[message.turn] = by_turn.get(message.turn, "") + message.text
     for (number, id), text in known.shown.items():
@@ -313,6 +318,7 @@ def _turns(look: Look, known: SessionFacts) -> Iterator[str]:
     for turn, end in known.ended:
         if ends.get(turn) != [end]:
             yield f"turn {turn} was ended as {end} and has the ends {ends.get(turn)} (I-6)"
+    # An end is for good: a session that has ended is never open again.
     if known.over and look.info.state != "ended":
         yield f"it was ended and is {look.info.state} (I-8)"
 

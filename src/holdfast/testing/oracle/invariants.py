@@ -21,6 +21,7 @@ from holdfast.runtime.turns.outbox import said_in
 from holdfast.testing.oracle.look import SESSIONS_MAX, Look
 from holdfast.testing.providers import check
 
+# A journal may be long, and a page of it is read at a time.
 _PAGE = 2000
 
 # Of one session.
@@ -155,6 +156,7 @@ def contexts_are_valid_and_the_same(look: Look) -> Iterator[str]:
         context = look.session.context(format)
         for problem in check(format, context):
             yield f"its context in {format} is not valid: {problem} (I-9, I-10)"
+        # From the first entry, without what a handle keeps: the two must agree.
         whole = Contexts().make(look.log, format)
         if list(context) != list(whole) or context.instructions != whole.instructions:
             yield f"its context in {format} is not that of its whole log (I-9)"
@@ -162,6 +164,7 @@ def contexts_are_valid_and_the_same(look: Look) -> Iterator[str]:
 
 def calls_have_one_fate(look: Look) -> Iterator[str]:
     for call in look.session.calls():
+        # When a turn ends, no call of it stays open.
         if call.state == "open" and look.state.turn is None:
             yield f"call {call.call_id} is open, and no turn runs (I-22)"
         is_over = call.state in ("done", "failed")
@@ -251,6 +254,7 @@ def _owed_by_a_session(look: Look, owed: list[OwedReply]) -> Iterator[str]:
         yield "still owes a reply that was sent"
     if any(debt.turn not in due for debt in owed):
         yield "owes a reply that nobody asked for"
+    # What is erased takes its debts and its words along; there is nothing left to count.
     if len(owed) + len(sent) != due.total() and not look.erased:
         yield f"owes {len(owed)} and sent {len(sent)} of {due.total()}"
     log = look.session_log

@@ -69,6 +69,7 @@ def check(
     they must not end with a message of the model's own, as in a request for its next one.
     """
     problems = _PROVIDERS[format_name](payloads)
+    # Some models refuse to go on from a last message of their own.
     if not prefill and payloads and _is_the_models(payloads[-1]):
         problems = [*problems, "the last message is the model's own"]
     return problems

@@ -70,6 +70,7 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
         role = message.get("role")
         if role != expected:
             problems.append(f"{at}: role {role!r} where {expected!r} is due")
+        # Roles alternate strictly here, whatever was wrong with this one.
         expected = "assistant" if role == "user" else "user"
         blocks = _blocks(message.get("content"), problems, at)
         for place, block in enumerate(blocks):
@@ -137,6 +138,7 @@ def _served(blocks: list[Payload], at: str, *, last: bool) -> list[str]:
         if one not in uses:
             problems.append(f"{at}: {one!r} is the result of no use")
     open_uses = [one for one in uses if one not in results]
+    # A pause: the provider goes on with its own tool when it is sent its words again.
     if open_uses and not (last and blocks[-1].get("id") in open_uses):
         problems.append(f"{at}: uses {open_uses} have no result")
     return problems
@@ -180,6 +182,7 @@ def _results(blocks: list[Payload], due: list[str], at: str) -> list[str]:
     """All results that are due, exactly once each, before anything else."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     given = [block.get("tool_use_id") for block in results]
+    # In any order, as long as all are there and none twice.
     if sorted(map(str, given)) != sorted(due):
         return [f"{at}: results {given} where {due} were due"]
     if blocks[: len(results)] != results:

@@ -104,6 +104,7 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
             problems += _responses_message(item, at)
         elif kind in _CALLS:
             problems += _responses_call(item, calls, at)
+        # Results of the server's own tools are in their call; these come from outside.
         elif kind.removesuffix("_output") in _CALLS:
             problems += _responses_output(item, calls, answers, at)
         elif kind == "reasoning":

@@ -8,6 +8,7 @@ to make its round.
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.testing.dice import Dice
 
+# Far from zero: clocks are set back in a soak, by a day at a time.
 BEGINNING_MS = 1_700_000_000_000
 
 

@@ -37,6 +37,7 @@ from holdfast.testing.reference import ReferenceEngine
 from holdfast.testing.soak.dice import DiceWorld, HandKeeper
 
 TENANT = "soak"
+# Far more than any call makes; one that never ends is a finding, too.
 MOVES_MAX = 10_000
 WEIGHTS = ("bytes", "blobs")
 """What an erasure takes from a store is for its engine to say."""
@@ -153,6 +154,7 @@ class Flight:
     def close(self) -> None:
         """Its callers are gone."""
         for run in self._runs:
+            # A plan may write when it is closed, and be refused.
             with contextlib.suppress(HoldfastError):
                 run.close()
 
@@ -285,6 +287,7 @@ def plain(value: Any) -> Any:
             return {key: plain(item) for key, item in value.items()}
         case list() | tuple():
             return [plain(item) for item in value]
+        # Subclasses too: an id or a call that is told as a string is compared as one.
         case str():
             return str(value)
         case int() | float() | bytes() | None:

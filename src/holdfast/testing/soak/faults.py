@@ -31,6 +31,7 @@ def keep(world: SoakWorld, desk: Desk) -> bool:
 
 def fall_asleep(world: SoakWorld, desk: Desk) -> bool:
     """This desk stands still with all it has in hand, and its leases run."""
+    # Somebody must stay awake, or nothing would happen any more.
     if sum(not other.asleep for other in world.desks) < 2:
         return False
     desk.asleep = True

@@ -1,20 +1,18 @@
-"""Mortals: processes that work on a store until they are killed, and what they were answered until
-then.
+"""Clients that work on a store until they are killed, and what they were answered until then.
 
-They live beside the desks of a soak, on the same file and under a tenant of their own, one after
+They work beside the desks of a soak, on the same file and under a tenant of their own, one after
 the other under one key. Each does what callers do, drawn from its name, and reports through a pipe
 what was acknowledged, in the words of `oracle.Acknowledged`; it is killed with SIGKILL after so
 many reports, wherever it is by then. What it was doing is there or is not. The next one goes on
 from what is there.
 
-When a mortal dies is a matter of the machine: the kills of a run are not repeated by its seed, the
+When a client dies is a matter of the machine: the kills of a run are not repeated by its seed, the
 rest of it is.
 """
 
 import queue
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store, open_store
@@ -27,11 +25,12 @@ EVENTS = 20
 
 
 class KilledClients:
-    """Sends mortals to a store, one after the other, while others go on."""
+    """Sends clients to a store, one after the other, while others go on."""
 
     def __init__(self, place: str, seed: object) -> None:
-        self._place, self._seed = place, seed
-        self._ledger = Acknowledged()
+        self._place = place
+        self._seed = seed
+        self._acknowledged = Acknowledged()
         self._sent: queue.Queue[int | None] = queue.Queue()
         self._failure: Exception | None = None
         self._thread = threading.Thread(
@@ -43,12 +42,8 @@ class KilledClients:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        # The last in the queue: all that were sent before it are killed and heard.
         self._sent.put(None)
         self._thread.join()
 
@@ -62,9 +57,8 @@ class KilledClients:
         if self._failure is not None:
             return [f"a mortal did not die as it should: {self._failure}"]
         with open_store(self._place, durability="process") as store:
-            return [
-                f"of the mortals, {sentence}" for sentence in judge(store, self._ledger)
-            ]
+            found = judge(store, self._acknowledged)
+        return [f"of the mortals, {sentence}" for sentence in found]
 
     def _send(self) -> None:
         with Nursery(
@@ -73,8 +67,9 @@ class KilledClients:
             while (acts_max := self._sent.get()) is not None:
                 try:
                     acts = nursery.run(KEY, f"{self._seed}-{self.kills}", acts_max)
-                    self._ledger.hear(acts)
+                    self._acknowledged.hear(acts)
                     self.kills += 1
+                # Kept for `judge`: this thread has nobody to raise to.
                 except Exception as failure:
                     self._failure = failure
                 finally:
@@ -82,18 +77,20 @@ class KilledClients:
 
 
 def live(place: str, key: str, name: str) -> None:
-    """A mortal's life."""
+    """A client, from its first call to its death."""
     with open_store(place, durability="process") as store:
-        mortal = _KilledClient(store, key, name)
+        client = _KilledClient(store, key, name)
         while True:
-            mortal.dice.weighted(_DEEDS)(mortal)
+            client.dice.weighted(_DEEDS)(client)
 
 
 class _KilledClient:
     """One caller of a store."""
 
     def __init__(self, store: Store, key: str, name: str) -> None:
-        self.store, self.key, self.name = store, key, name
+        self.store = store
+        self.key = key
+        self.name = name
         self.dice = Dice("mortal", name)
         self.words = 0
 
@@ -111,103 +108,113 @@ class _KilledClient:
         return self.dice.pick(ids) if ids else None
 
 
-def _converse(mortal: _KilledClient) -> None:
+def _converse(client: _KilledClient) -> None:
     """A turn with a stream and a tool in it."""
-    question, reply_to = mortal.word("ask"), "ann" if mortal.dice.happens(0.5) else None
-    with mortal.store.turn(mortal.key, question, reply_to=reply_to) as turn:
+    question = client.word("ask")
+    reply_to = "ann" if client.dice.happens(0.5) else None
+    chunks = [f"<{client.word('tell')}>" for _ in range(client.dice.below(9))]
+    with client.store.turn(client.key, question, reply_to=reply_to) as turn:
         session = turn._work.session.id
         write_act("began", turn.id)
         write_act("said", session, None, question)
-        for text in turn.deliver(
-            [f"<{mortal.word('tell')}>" for _ in range(mortal.dice.below(9))]
-        ):
+        for text in turn.deliver(chunks):
             write_act("shown", turn.id, turn._work._streams[-1].id.hex(), text)
-        call_id = turn.call("look", {"at": mortal.name})
+        call_id = turn.call("look", {"at": client.name})
         write_act("called", turn.id, call_id)
-        write_act("said", session, turn.result(call_id, mortal.word("found")), None)
+        write_act("said", session, turn.result(call_id, client.word("found")), None)
         for message in turn.inbox():
             write_act("said", session, message.id, message.text)
-        write_act("said", session, None, turn.say(mortal.word("say")))
+        write_act("said", session, None, turn.say(client.word("say")))
     write_act("ended", turn.id, "completed")
 
 
-def _accept(mortal: _KilledClient) -> None:
-    text, event_id = mortal.word("accept"), f"event {mortal.dice.below(EVENTS)}"
-    receipt = mortal.store.accept(mortal.key, text, event_id=event_id, reply_to="bob")
-    write_act("event", mortal.key, event_id, receipt.message_id)
+def _accept(client: _KilledClient) -> None:
+    text = client.word("accept")
+    event_id = f"event {client.dice.below(EVENTS)}"
+    receipt = client.store.accept(client.key, text, event_id=event_id, reply_to="bob")
+    write_act("event", client.key, event_id, receipt.message_id)
     if not receipt.again:
         write_act("said", receipt.session_id, receipt.message_id, text)
 
 
-def _append(mortal: _KilledClient) -> None:
-    session, text = mortal.session, mortal.word("append")
+def _append(client: _KilledClient) -> None:
+    session = client.session
+    text = client.word("append")
     write_act("said", session.id, session.append(text), text)
 
 
-def _record(mortal: _KilledClient) -> None:
-    session, texts = mortal.session, [mortal.word("record"), mortal.word("record")]
-    messages = list(session.context())[mortal.dice.below(2) :]
-    roles = ("user", "assistant")
-    messages += [
-        {"role": role, "content": text} for role, text in zip(roles, texts, strict=True)
-    ]
-    for id, text in zip(session.record(messages).new[-2:], texts, strict=True):
-        write_act("said", session.id, id, text)
+def _record(client: _KilledClient) -> None:
+    session = client.session
+    question = client.word("record")
+    answer = client.word("record")
+    # All of the context, or all but its first message.
+    messages = list(session.context())[client.dice.below(2) :]
+    messages.append({"role": "user", "content": question})
+    messages.append({"role": "assistant", "content": answer})
+    *_, first, second = session.record(messages).new
+    write_act("said", session.id, first, question)
+    write_act("said", session.id, second, answer)
 
 
-def _label(mortal: _KilledClient) -> None:
-    id, value = mortal.message(), mortal.word("mark")
+def _label(client: _KilledClient) -> None:
+    id = client.message()
+    value = client.word("mark")
     if id is not None:
-        write_act("may", "labelled", mortal.session.id, id, "mark", value)
-        mortal.session.label(id, mark=value)
-        write_act("labelled", mortal.session.id, id, "mark", value)
+        # Announced: a label that was stored before the client could say so is right, too.
+        write_act("may", "labelled", client.session.id, id, "mark", value)
+        client.session.label(id, mark=value)
+        write_act("labelled", client.session.id, id, "mark", value)
 
 
-def _instruct(mortal: _KilledClient) -> None:
-    session, text = mortal.session, mortal.word("Be kind")
+def _instruct(client: _KilledClient) -> None:
+    session = client.session
+    text = client.word("Be kind")
     write_act("may", "instructed", session.id, text)
     session.instructions(text)
     write_act("instructed", session.id, text)
 
 
-def _compact(mortal: _KilledClient) -> None:
-    session = mortal.session
+def _compact(client: _KilledClient) -> None:
+    session = client.session
     compaction = session.compact(
-        mortal.word("summary"), keep_turns=mortal.dice.below(3)
+        client.word("summary"), keep_turns=client.dice.below(3)
     )
     if compaction is not None:
         write_act("at", session.id, compaction.seq, "compaction")
 
 
-def _rewind(mortal: _KilledClient) -> None:
-    id = mortal.dice.happens(0.5) and next(
-        (message.id for message in mortal.session.transcript()), None
-    )
-    if id and id not in {message.id for message in mortal.session.pending()}:
-        mortal.session.rewind(id)
+def _rewind(client: _KilledClient) -> None:
+    if not client.dice.happens(0.5):
+        return
+    first = next(client.session.transcript(), None)
+    # What waits is in no view yet: there is nothing to go back to.
+    waiting = [message.id for message in client.session.pending()]
+    if first is not None and first.id not in waiting:
+        client.session.rewind(first.id)
 
 
-def _fork(mortal: _KilledClient) -> None:
-    branch, text = mortal.session.fork(at=mortal.message()), mortal.word("append")
+def _fork(client: _KilledClient) -> None:
+    branch = client.session.fork(at=client.message())
+    text = client.word("append")
     write_act("said", branch.id, branch.append(text), text)
 
 
-def _reset(mortal: _KilledClient) -> None:
-    before = mortal.session
-    mortal.store.reset(mortal.key)
+def _reset(client: _KilledClient) -> None:
+    before = client.session
+    client.store.reset(client.key)
     write_act("over", before.id)
 
 
-def _end(mortal: _KilledClient) -> None:
-    session = mortal.session
+def _end(client: _KilledClient) -> None:
+    session = client.session
     session.end("enough")
     write_act("over", session.id)
 
 
-def _post(mortal: _KilledClient) -> None:
-    for owed in mortal.store.outbox(3):
+def _post(client: _KilledClient) -> None:
+    for owed in client.store.outbox(3):
         write_act("owed", owed.id, owed.session_id)
-        if mortal.dice.happens(0.3):
+        if client.dice.happens(0.3):
             owed.failed("no line")
         write_act("may", "paid", owed.session_id, owed.id)
         owed.sent("p-1")

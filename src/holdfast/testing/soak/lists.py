@@ -44,6 +44,7 @@ def record(world: SoakWorld, desk: Desk) -> bool:
     if answer.error is not None:
         return True
     _recorded(world, held, lists[1], new, answer.value.new)
+    # At once, and with the same objects: nothing can be new in it.
     again = world.ask(Session.record, held.faces, lists)
     if again.error is None and again.value.new:
         world.objects(f"recorded twice, {again.value.new} is new (I-12)")
@@ -61,6 +62,7 @@ def _recorded(
         world.acknowledged.said(held.id, id, None)
     if len(ids) < len(new):
         world.objects(f"of {new} only {ids} was new (I-12)")
+    # Instructions at the head of a list are recorded as the session's.
     if messages and messages[0]["role"] == "system":
         world.acknowledged.instructed(held.id, messages[0]["content"])
 
@@ -162,6 +164,7 @@ def follow(world: SoakWorld, desk: Desk) -> bool:
     reader = world.dice.pick(world.readers)
     logs = world.ask(lambda store: store.get(reader.session)._log, desk.stores).values
     assert logs is not None
+    # On this desk, wherever the cursor was made: it holds for any process.
     begun = begin(lambda log: following(log, reader.cursor), logs)
     begun.run()
     followers = begun.answer.values

@@ -42,6 +42,7 @@ STEPS = 500
 """How long a world lives, unless somebody says otherwise: long enough for trouble, short enough to
 look into.
 """
+# To compare is cheap; to judge reads the whole store, context by context.
 COMPARED_EVERY, JUDGED_EVERY = 5, 100
 FLIES, KILLED = 0.3, 0.04
 """How often a call that is under way gets further instead of something new, and how often a client
@@ -142,6 +143,7 @@ def soak(
             clients = KilledClients(place, seed)
             if kills:
                 ending.enter_context(clients)
+            # After the clients: it ends before they do, and they use its file to the last.
             world = SoakWorld(place, seed, wraps)
             ending.callback(_end, world)
             try:

@@ -19,6 +19,7 @@ from holdfast.testing.soak.differential import Answer
 from holdfast.testing.soak.turns import KEYS, LATE, known_as, one_event, one_friend
 from holdfast.testing.soak.world import Desk, HeldSession, SoakWorld
 
+# A handle that is dropped and opened anew remembers nothing: both must work.
 SESSIONS_HELD_MAX = 6
 
 
@@ -231,6 +232,7 @@ def post(world: SoakWorld, desk: Desk) -> bool:
     assert answer.values is not None
     if not answer.value:
         return False
+    # Entered when it is seen: who ended the turn was not told the ids of its debts.
     for owed in answer.value:
         world.acknowledged.owed(owed.debt.id.hex(), owed.session.id)
     place = world.dice.below(len(answer.value))
@@ -292,6 +294,7 @@ def erase(world: SoakWorld, desk: Desk) -> bool:
     if not over:
         return False
     id = world.dice.pick(over)
+    # A preview must not change anything; the comparison that follows would show it.
     if world.dice.happens(0.5):
         world.ask(lambda store: store.erase(id, preview=True), desk.stores)
         return True

@@ -26,6 +26,7 @@ from holdfast.testing.oracle import FORMATS
 from holdfast.testing.soak.differential import Answer
 from holdfast.testing.soak.world import Desk, HeldStream, HeldTurn, SoakWorld
 
+# Few, so that desks meet in the same sessions.
 KEYS = ("k0", "k1", "k2")
 EVENTS = 12
 ENDS: dict[End, int] = {"completed": 6, "interrupted": 2, "failed": 1}
@@ -119,6 +120,7 @@ def add(world: SoakWorld, desk: Desk) -> bool:
 
     def added(turn: HeldTurn, id: str) -> None:
         world.acknowledged.said(turn.session, id, None)
+        # Not every shape of the message makes the call.
         if call_id in repr(payload):
             turn.calls.append(call_id)
 
@@ -284,6 +286,7 @@ def leave(world: SoakWorld, desk: Desk) -> bool:
     end = world.dice.weighted(ENDS)
     desk.drop(turn)
     reference = turn.works[1]
+    # Looked at now: by the time it is answered, another may have ended it.
     was_over = reference.ended
     how = reference.clean_end.end if end == "completed" else end
 
@@ -327,6 +330,7 @@ def _work(
     held = turn
 
     def done(answer: Answer) -> None:
+        # It was stopped, overtaken, or its lease ran out: whoever wrote is told, and leaves.
         if answer.error == "TurnInterrupted":
             desk.drop(held)
         if answer.error is None and then is not None:

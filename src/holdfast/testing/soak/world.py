@@ -161,12 +161,17 @@ class SoakWorld:
         self.left_behind: list[Desk] = []
         self.acknowledged = Acknowledged()
         self.readers: list[Reader] = []
+        # Ids of all sessions that callers were ever given.
         self.known: set[str] = set()
+        # Those that were erased; nothing is held against the store of them.
         self.lost: set[str] = set()
         self.parents: dict[str, str] = {}
+        # Calls that wait for somebody's approval: session, id, name, arguments.
         self.asked: list[tuple[str, str, str, dict[str, Any]]] = []
         self.refusals: Counter[str] = Counter()
         self.words = 0
+        # Up to where logs were compared: a whole log at every look would make long worlds
+        # slow.
         self._heads: dict[str, int] = {}
         self._trace = hashlib.blake2b(digest_size=16)
 
@@ -193,6 +198,8 @@ class SoakWorld:
         at once or, if it flies or has to wait, later on.
         """
         flight = begin(plan, *pairs)
+        # A desk that is full of calls draws nothing here: chance is spent only on what is
+        # possible.
         may_fly = len(desk.flights) < FLIGHTS_MAX
         if may_fly and self.dice.happens(flies):
             desk.flights.append((flight, then))
@@ -261,12 +268,14 @@ class SoakWorld:
     def calm(self, desk: Desk) -> None:
         """What this desk has submitted and nobody waits for is done."""
         for engine in desk.engines:
+            # An empty commit is answered after all that were submitted before it.
             engine.submit(()).result()
 
     def end(self) -> None:
         """The world ends; what was left behind is let go of, and ends nothing any more."""
         for desk in self.left_behind:
             desk.leave_flights()
+            # What it had under way may fail; nobody waits for it.
             with contextlib.suppress(HoldfastError):
                 self.calm(desk)
             for engine in desk.engines:
@@ -294,6 +303,7 @@ class SoakWorld:
 
     def judge(self) -> None:
         """Everything is held against the store, on both sides."""
+        # From the first entry on: an erasure may have changed what was compared before.
         self._heads.clear()
         self.compare()
         found = []
