@@ -96,7 +96,7 @@ def survive(folder: Path, faults: Faults, *, run: int) -> ScriptedWorkload:
 
     def heal() -> None:
         if not crash.exists():
-            told_at_crash.extend(life.told)
+            told_at_crash.extend(life.acts)
             copy(place, crash)
         faults.heal()
 
@@ -108,11 +108,11 @@ def survive(folder: Path, faults: Faults, *, run: int) -> ScriptedWorkload:
     if run % CHILD_EVERY == 1:
         facts = folder / "facts.json"
         facts.write_text(
-            json.dumps({"told": life.told, "tried": life.tried, "secrets": life.secrets})
+            json.dumps({"told": life.acts, "tried": life.tried, "secrets": life.secrets})
         )
         assert procs.run(CHILD, place, facts) == ["done"]
     else:
-        assert wrong(place, life.told, life, again=run % 5 == 0) == []
+        assert wrong(place, life.acts, life, again=run % 5 == 0) == []
     return life
 
 
@@ -272,7 +272,7 @@ def test_whatever_fails_at_the_fair_lock_is_told_and_the_store_goes_on(
         life = ScriptedWorkload(heal=calls.heal)
         life.live(place)
         calls.heal()
-        assert wrong(place, life.told, life) == []
+        assert wrong(place, life.acts, life) == []
         if not calls.struck:
             return
 

@@ -37,7 +37,7 @@ def quick() -> Iterator[None]:
 def lived(place: Path, **options: Any) -> tuple[Tape, ScriptedWorkload]:
     """A life on the tape."""
     life = ScriptedWorkload(large_bytes=40_000)
-    with Tape(moment=lambda: len(life.told), only=lambda path: "-search" not in path) as tape:
+    with Tape(moment=lambda: len(life.acts), only=lambda path: "-search" not in path) as tape:
         life.live(place, **options)
     assert life.troubles == []
     return tape, life
@@ -98,7 +98,7 @@ def test_what_was_acknowledged_survives_a_power_cut_at_every_sync_point(
             with holdfast.open(place, durability="process", world=Later()) as store:
                 assert strays(store, whole) == [], str(cut)
         assert (
-            wrong(place, life.told[: cut.told], life, world=Later(), again=count % 5 == 1) == []
+            wrong(place, life.acts[: cut.acts], life, world=Later(), again=count % 5 == 1) == []
         ), str(cut)
     assert count > 150
 
@@ -110,7 +110,7 @@ def test_a_log_that_grows_long_survives_a_power_cut_as_well(tmp_path: Path) -> N
     for cut, place in laid(
         tmp_path, tape.cuts(seed=2, ways=["torn", "dropped", "kept"] if EXPLORE else ["torn"])
     ):
-        assert wrong(place, life.told[: cut.told], life, world=Later()) == [], str(cut)
+        assert wrong(place, life.acts[: cut.acts], life, world=Later()) == [], str(cut)
 
 
 @pytest.mark.slow
@@ -125,10 +125,10 @@ def test_with_durability_process_a_power_cut_leaves_a_beginning(
     with holdfast.open(tmp_path / "life" / "agent.db") as store:
         whole = logs(store)
     lost = 0
-    for cut, place in laid(tmp_path, tape.cuts(seed=seed, every_telling=True)):
+    for cut, place in laid(tmp_path, tape.cuts(seed=seed, every_act=True)):
         with holdfast.open(place, durability="process", world=Later()) as store:
             assert strays(store, whole) == [], str(cut)  # before the judge settles a turn
-            found = judge(store, Acknowledged(life.told[: cut.told]), formats=FORMATS)
+            found = judge(store, Acknowledged(life.acts[: cut.acts]), formats=FORMATS)
             missing = [sentence for sentence in found if sentence.startswith("acknowledged")]
             assert found == missing, str(cut)
             lost += missing != []
@@ -165,7 +165,7 @@ def test_the_power_can_fail_again_while_a_store_recovers(tmp_path: Path, nth: in
             assert judge(store) == []
             go_on(store, "The first one")
     for cut, again in laid(tmp_path, second.cuts(seed=nth)):
-        assert wrong(again, life.told[: first.told], life, world=Later(days=2)) == [], (
+        assert wrong(again, life.acts[: first.acts], life, world=Later(days=2)) == [], (
             f"{first}, then {cut}"
         )
 
@@ -179,11 +179,11 @@ def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) 
     """G5: the life of durability="process", judged as if it had promised more."""
     tape, life = lived(fresh(tmp_path / "life") / "agent.db", durability="process")
     losses = 0
-    for cut, place in laid(tmp_path, tape.cuts(every_telling=True, ways=["dropped"])):
+    for cut, place in laid(tmp_path, tape.cuts(every_act=True, ways=["dropped"])):
         with holdfast.open(place, durability="process", world=Later()) as store:
             losses += any(
                 "acknowledged" in loss
-                for loss in judge(store, Acknowledged(life.told[: cut.told]), formats=())
+                for loss in judge(store, Acknowledged(life.acts[: cut.acts]), formats=())
             )
     assert losses > 10
 
@@ -195,12 +195,12 @@ def test_a_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:
     """
     tape, life = lived(fresh(tmp_path / "life") / "agent.db")
     # The store is made on an honest disk, so that there is something to lose.
-    begun = next(number for number, event in enumerate(tape.events) if event.told)
+    begun = next(number for number, event in enumerate(tape.events) if event.acts)
     tape.events = [e for n, e in enumerate(tape.events) if n < begun or e.verb != "sync"]
     found = 0
-    for cut, place in laid(tmp_path, tape.cuts(ways=["torn"], every_telling=True)):
+    for cut, place in laid(tmp_path, tape.cuts(ways=["torn"], every_act=True)):
         try:
-            found += wrong(place, life.told[: cut.told], life, world=Later()) != []
+            found += wrong(place, life.acts[: cut.acts], life, world=Later()) != []
         except holdfast.HoldfastError:
             found += 1
     assert found > 10

@@ -45,7 +45,7 @@ def live(place: str, fits: Fits, nth: int) -> bool:
         life = Steady()
         life.live(proxy.through(place))
     with holdfast.open(place) as store:
-        assert judge(store, life.ledger) == [], f"message {nth}"
+        assert judge(store, life.acknowledged) == [], f"message {nth}"
     return loss.struck
 
 

@@ -153,7 +153,7 @@ def test_a_role_with_rights_to_rows_only_lives_a_whole_life(database: str, rows_
     now = SCHEMA_VERSION
     assert migrate(rows_only) == Migrated(now, now)
     with holdfast.open(rows_only) as store:
-        assert judge(store, life.ledger) == []
+        assert judge(store, life.acknowledged) == []
         assert (store.check(), life.troubles) == ([], [])
 
 

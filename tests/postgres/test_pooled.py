@@ -47,7 +47,7 @@ def test_a_whole_life_through_a_pooler_is_as_it_was_told(database: str, pooler: 
     life = ScriptedWorkload()
     life.live(pooler.through(database))
     with holdfast.open(database) as store:
-        assert judge(store, life.ledger) == []
+        assert judge(store, life.acknowledged) == []
     assert pooler.clinging == []
 
 

@@ -90,7 +90,8 @@ def after_commit(
     """The world after this commit, each write seeing those before it; the same world when one of
     them is refused.
     """
-    after, outcome = world, Written()
+    after = world
+    outcome = Written()
     for write in commit:
         # In the world after the writes before it: they may have taken its key.
         refused = _refusal(after, write, now)

@@ -388,10 +388,12 @@ def views(
             said = draw(spoken(name))
             if said is None:
                 continue
-            note, body = said.note, said.body
+            note = said.note
+            body = said.body
         else:
             payload = draw(payloads(name))
-            note, body = registry.get(name).note(payload), freeze(payload)
+            note = registry.get(name).note(payload)
+            body = freeze(payload)
         # Now and then outside any turn, as an append is.
         where = draw(st.sampled_from([turn, turn, turn, None]))
         waiting = draw(st.sampled_from([(), (), ("call_0",)]))

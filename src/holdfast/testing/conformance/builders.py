@@ -1,5 +1,4 @@
-"""The words in which the laws of engines are told: small stories of commits, without a clock and
-without chance.
+"""What laws of engines are made of: commits, drafts and ids, without a clock and without chance.
 
 Used by the families of laws beside this file, and by an engine's own tests. Ids are counted, so
 that no two are alike.

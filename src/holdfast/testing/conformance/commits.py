@@ -106,6 +106,7 @@ def pages_of_any_size_join_to_the_whole_log(
     whole = session.entries()
     assert len(whole) == 10
     pages_join(whole, page, lambda entry: entry.seq)
+    # After the last there is nothing, and that is no error.
     assert session.entries(after=10) == []
 
 
@@ -180,6 +181,7 @@ def a_refused_commit_never_fails_its_neighbours(
     good = drafts(3)
     one, two, three = ((Write(session.id, drafts=(draft,)),) for draft in good)
     bad = (Write(session.id, drafts=drafts(), fence=1),)
+    # A session that was never opened, in the same batch.
     stray = (Write(named(9)),)
     outcomes = engine.commit([one, bad, two, stray, three, bad])
     assert answers(outcomes) == [
@@ -239,12 +241,14 @@ def guards_are_judged_on_a_new_session_too(engine: Engine) -> None:
 def a_head_that_has_moved_is_refused(session: TestedSession) -> None:
     for head in (0, 2):
         session.refuses_append("moved", head=head)
+    # Exactly the head, neither before nor beyond.
     session.append(head=1)
     assert session.state.head == 2
 
 
 @LAWS
 def a_fence_is_good_only_while_its_turn_is_running(session: TestedSession) -> None:
+    # Those that it would have before and after its first turn.
     for fence in (0, 1):
         session.refuses("superseded", fence=fence)
     turn = session.start()
@@ -275,6 +279,7 @@ def an_ended_session_takes_only_late_outcomes(session: TestedSession) -> None:
     assert session.state.head == 2
     session.refuses_append("ended")
     session.refuses("ended", idle=True, start=Start("me", 600.0))
+    # Late, and let in: what a tool did after the end is kept (I-7).
     session.append(ended_too=True)
     assert session.state.ended
     assert session.state.head == 3

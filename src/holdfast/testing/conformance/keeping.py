@@ -40,6 +40,7 @@ def sessions_are_listed_newest_first_and_pages_of_any_size_join_to_the_whole(
     engine: Engine,
 ) -> None:
     """Also where times are equal: the id of the last one seen says where to go on."""
+    # Several of each time, so that pages end within equal times.
     ids = {new_session(engine, n, at=100 * (n // 3)).id for n in range(1, 9)}
 
     def page(before: Any, limit: int) -> list[SessionState]:
@@ -58,6 +59,7 @@ def a_list_can_be_of_one_key_or_of_one_state(engine: Engine) -> None:
     first.write(drafts=(Draft("closed", None, mint(), 2),), close=True)
     second = new_session(engine, 2, key="k", epoch=2, at=3)
     other = new_session(engine, 3, key="other", at=4)
+    # A session that runs is not among the open ones.
     other.start(at=5)
     assert are(engine.sessions("t", key="k"), second, first)
     assert are(engine.sessions("t", state="open"), second)
@@ -73,6 +75,7 @@ def a_list_can_be_of_one_key_or_of_one_state(engine: Engine) -> None:
 def a_message_makes_its_session_the_newest_to_the_second(engine: Engine) -> None:
     old = new_session(engine, 1, at=1_000)
     new = new_session(engine, 2, at=2_000)
+    # Half a second: less than a step.
     old.write(drafts=drafts(1, at=1_500))
     assert are(engine.sessions("t"), new, old)
     old.write(drafts=drafts(1, at=5_000))
@@ -86,6 +89,7 @@ def a_message_makes_its_session_the_newest_to_the_second(engine: Engine) -> None
 @LAWS
 def a_clock_that_was_set_back_takes_no_session_back(engine: Engine) -> None:
     session = new_session(engine, 1, at=5_000)
+    # The clock of the process that writes is behind the one that opened it.
     session.start(at=2_000)
     session.write(drafts=drafts(1, at=3_000))
     assert session.state.active_at == 5_000
@@ -108,6 +112,7 @@ def an_entry_comes_back_as_it_was_given_whatever_its_shape(
         b'{"role":"assistant","content":"hi"}',
         b'{"role":"assistant","content":"\\"}","x":"y"}',
         b'{"role":"user","content":""}',
+        # From here on no JSON, though some look like it to a careless reader.
         b'{"role":"user","content":"}',
         b'{"role":"user","content":"\xff"}',
         b'{"role":"user","content":"\0"}',
@@ -143,6 +148,7 @@ def a_large_part_comes_back_whole_in_every_session_that_said_it(
         b'"' + LONG,
     ]
     given = tuple(Draft("message", None, mint(), 5, b"", body) for body in said)
+    # Whoever says it second shares it; the first must not notice.
     for session in (one, two):
         session.write(drafts=given)
         session.holds(given)
@@ -260,11 +266,13 @@ def an_erasure_and_what_it_blanks_elsewhere_are_one_commit(engine: Engine) -> No
         assert outcome.session == other.id
         assert session.entries() == before
         assert not session.state.erased
+    # With the right head, the same two writes are done.
     did(engine, erasing, replace(blanking, head=head))
     assert session.state.erased
     two, three = engine.entries(other.id, after=1, limit=2)
     assert two.body == b""
     assert three.body
+    # There is nothing left in it to blank.
     session.refuses("ended", ended_too=True, blank=((2, b""),))
 
 

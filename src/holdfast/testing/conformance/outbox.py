@@ -78,6 +78,7 @@ def the_sessions_in_which_a_turn_runs_are_found(
         session.start()
     # In any order: it is no list for people.
     assert sorted(engine.running("t")) == [one.id, two.id]
+    # The first turn of a session has the number 1.
     one.finish(1)
     assert engine.running("t") == [two.id]
 
@@ -92,6 +93,7 @@ def replies_that_are_owed_are_found_by_age_a_page_at_a_time(
     _owe(new_session(engine, 3, tenant="another"), at=1)
     assert engine.outbox("t") == debts
     assert engine.outbox("t", limit=2) == debts[:2]
+    # From a debt, and not from a place: those before it may have been paid meanwhile.
     assert engine.outbox("t", after=debts[1]) == debts[2:]
     assert engine.debts(one.id) == [debts[1], debts[3]]
 
@@ -117,6 +119,7 @@ def a_reply_is_claimed_by_one_sender_at_a_time(
     session.refuses("taken", claim=OutboxClaim(debt.id, b"two", 600.0))
     assert engine.outbox("t", free=True) == []
     assert engine.outbox("t") == [debt]
+    # Its own claim is renewed, however long it had left.
     session.write(claim=OutboxClaim(debt.id, b"one", 900.0))
     # No seconds give a reply back, and it is not this sender's to give back.
     session.refuses("taken", claim=OutboxClaim(debt.id, b"two", 0.0))
@@ -133,6 +136,7 @@ def a_claim_that_has_run_out_holds_nobody_off(
     engine: Engine, session: TestedSession
 ) -> None:
     debt = _owe(session)
+    # Run out before it began, without a clock that moves.
     session.write(claim=OutboxClaim(debt.id, b"one", -1.0))
     assert engine.outbox("t", free=True) == [debt]
     session.write(claim=OutboxClaim(debt.id, b"two", 600.0))
@@ -157,6 +161,7 @@ def a_claim_stays_while_another_session_is_erased(
     debt = _owe(session)
     _owe(other, at=11)
     session.write(claim=OutboxClaim(debt.id, b"one", 600.0))
+    # An erasure empties an outbox: of one session, and not of all.
     did(engine, other.erasing(()))
     assert engine.outbox("t") == [debt]
     assert engine.outbox("t", free=True) == []

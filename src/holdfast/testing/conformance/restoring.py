@@ -52,6 +52,7 @@ def a_session_that_is_laid_down_stands_as_it_was_given(engine: Engine) -> None:
     assert known.turn is None
     assert session.inbox() == [waiting]
     assert engine.outbox("t") == engine.debts(session.id) == [debt]
+    # The fence it was given counts on, not one of this store's own.
     assert session.start() == 5
 
 
@@ -70,6 +71,7 @@ def what_is_laid_down_later_takes_the_place_of_inbox_and_outbox(
     assert session.inbox() == [waiting]
     assert {owed.reply_to for owed in engine.outbox("t")} == {"new", "theirs"}
     assert engine.debts(session.id) == [debt]
+    # Nothing waits there any more, and nothing is owed: so it is here.
     session.write(head=4, idle=True, lay=Laid(fence=7, active_at=9))
     assert session.inbox() == []
     assert {owed.reply_to for owed in engine.outbox("t")} == {"theirs"}
@@ -89,6 +91,7 @@ def what_is_laid_down_continues_what_is_there_or_is_refused(
 def what_is_laid_down_may_have_ended_and_may_be_erased(session: TestedSession) -> None:
     """A late outcome may follow an end, and an audit entry an erasure: both are laid down too."""
     ended = Laid(fence=0, active_at=2, ended=True)
+    # The write that ends it may bring entries, as a close does.
     session.append(head=1, idle=True, lay=ended)
     assert session.state.ended
     assert not session.state.erased
@@ -141,6 +144,7 @@ def an_event_that_is_laid_down_is_known_and_one_that_is_known_stays_as_it_is(
 def all_events_are_told_page_by_page_in_the_order_of_their_names(
     engine: Engine, one: TestedSession
 ) -> None:
+    # All tenants': a copy is of a whole store.
     two = new_session(engine, 2, tenant="another")
     for number in range(4):
         one.append(event=("scope", f"one {number}"))
@@ -161,6 +165,7 @@ def all_events_are_told_page_by_page_in_the_order_of_their_names(
 @LAWS
 def tenants_are_told_once_each_and_in_order(engine: Engine) -> None:
     assert engine.tenants() == []
+    # In the order of their bytes, whatever the database thinks of letters.
     for number, tenant in enumerate(("b", "a\0", "b", "é", "a"), 1):
         new_session(engine, number, tenant=tenant)
     assert engine.tenants() == ["a", "a\0", "b", "é"]

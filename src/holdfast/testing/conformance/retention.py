@@ -32,6 +32,7 @@ def the_forks_of_a_session_are_its_own_children_alone(
 ) -> None:
     """Not those that their children have, and not another tenant's. They are told oldest first."""
     first = _fork(root, 2, at=5)
+    # Made later, of an earlier time: the time decides.
     second = _fork(root, 3, at=4)
     grandchild = _fork(first, 4, at=6)
     stranger = _fork(root, 5, at=7, tenant="another")
@@ -103,10 +104,12 @@ def many_erasures_at_once_leave_what_they_leave_one_by_one(engine: Engine) -> No
     """
     doomed = [_full(engine, number) for number in range(1, MANY)]
     kept = _full(engine, MANY)
+    # A turn that runs while the others go, with a chunk beside theirs.
     turn = kept.start(at=9)
     kept.speak(turn, 0, b"still spoken")
     before = _readings(kept)
     batch = [(replace(_erasing(one), forget_events=True),) for one in doomed]
+    # Refused for its head, in the middle of a batch that is done.
     moved = kept.state.head + 5
     batch.append((replace(_erasing(kept), head=moved),))
     *done, refused = engine.commit(batch)
@@ -156,6 +159,7 @@ def what_is_laid_down_beside_an_erasure_stays(engine: Engine) -> None:
 @LAWS
 def many_sessions_are_weighed_and_read_at_once_as_one_by_one(engine: Engine) -> None:
     sessions = [_full(engine, number).id for number in range(1, MANY)]
+    # What is not there is left out, and is no error.
     asked = [*sessions, named(99), "no id at all"]
     assert engine.weigh(asked) == {id: engine.weigh([id])[id] for id in sessions}
     for limit in (1, 3, 100):
@@ -170,6 +174,7 @@ def many_sessions_are_weighed_and_read_at_once_as_one_by_one(engine: Engine) -> 
 
 @LAWS
 def there_is_nothing_left_to_scrub_after_an_erasure(engine: Engine) -> None:
+    # Before there was any, too: there is nothing to do then.
     engine.scrub()
     did(engine, _erasing(_full(engine, 1)))
     engine.scrub()

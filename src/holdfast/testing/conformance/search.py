@@ -1,8 +1,8 @@
 """Laws of searching: what was said is found, as of this moment, by whoever may see it (I-17, I-19).
 
 The engine is opened with a `words_of` that reads messages, such as
-`holdfast.runtime.catalog.search.words_of`. Here the times of messages grow as they arrive: which of
-two is newer when clocks step back is the engine's own affair.
+`holdfast.runtime.live.searchable_text.words_of`. Here the times of messages grow as they arrive:
+which of two is newer when clocks step back is the engine's own affair.
 """
 
 import itertools
@@ -80,6 +80,7 @@ def a_message_that_is_blanked_is_found_no_more_and_its_neighbours_are(
     blank = ((3, b'{"role":"user","erased":true}'),)
     did(engine, Write(session, drafts=audit, blank=blank))
     assert look(engine, "kelp") == ["kelp c", "kelp a"]
+    # Nor by a word that it had alone.
     assert look(engine, "b") == []
     say(engine, session, "kelp d")
     assert look(engine, "kelp") == ["kelp d", "kelp c", "kelp a"]
@@ -97,7 +98,8 @@ def a_search_is_complete_as_of_the_call(engine: Engine) -> None:
 
 @LAWS
 def the_newest_come_first_over_all_sessions(engine: Engine) -> None:
-    one, two = opened(engine, 1), opened(engine, 2)
+    one = opened(engine, 1)
+    two = opened(engine, 2)
     say(engine, one, "kelp a")
     say(engine, two, "kelp b")
     say(engine, one, "kelp c")
@@ -135,6 +137,7 @@ def all_words_must_occur_and_quoted_ones_in_a_row(engine: Engine) -> None:
     assert matching(engine, '"giant kelp"') == [session]
     assert look(engine, "giant fo") == ["the giant kelp forest"]
     assert look(engine, "fo") == ["giants and forests", "the giant kelp forest"]
+    # In quotes a word is whole.
     assert look(engine, '"fo"') == []
 
 
@@ -145,6 +148,7 @@ def words_of_any_script_are_found(engine: Engine) -> None:
     for word in SCRIPTS:
         assert word in look(engine, f'"{word}"'), word
     assert look(engine, "学习 мир") == ["机器学习 и мир"]
+    # Neither case nor accents matter.
     assert look(engine, "CREME") == ["Crème"]
 
 
@@ -190,7 +194,8 @@ def tenants_find_only_their_own(engine: Engine) -> None:
 
 @LAWS
 def what_is_looked_for_can_be_narrowed(engine: Engine) -> None:
-    one, two = opened(engine, 1, key="k"), opened(engine, 2)
+    one = opened(engine, 1, key="k")
+    two = opened(engine, 2)
     say(engine, one, "kelp asked")
     say(engine, one, "kelp answered", role="assistant")
     say(engine, two, "kelp elsewhere")
@@ -205,6 +210,7 @@ def what_is_looked_for_can_be_narrowed(engine: Engine) -> None:
     assert newer == ["kelp elsewhere", "kelp answered"]
     older = look(engine, "kelp", since=asked_at, until=elsewhere_at)
     assert older == ["kelp answered", "kelp asked"]
+    # Without words all messages answer that the filters let through.
     assert look(engine, "", key="k") == ["kelp answered", "kelp asked"]
     assert look(engine, "kelp", partial=True) == []
     assert look(engine, "kelp", tool="look") == []
@@ -244,6 +250,7 @@ def what_was_erased_is_found_no_more(engine: Engine) -> None:
     say(engine, kept, "kelp kept")
     say(engine, found, "kelp found")
     assert look(engine, "kelp") == ["kelp found", "kelp kept"]
+    # Not searched for yet, so that an index may not have it.
     say(engine, unread, "kelp unread")
     erased(engine, found)
     erased(engine, unread)

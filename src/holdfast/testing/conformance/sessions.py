@@ -99,6 +99,7 @@ def keys_of_different_tenants_are_different_keys(engine: Engine) -> None:
     two = new_session(engine, 2, tenant="b", key="k")
     assert engine.current("a", "k") == one.state
     assert engine.current("b", "k") == two.state
+    # A tenant without sessions has no keys either.
     assert engine.current("c", "k") is None
 
 
@@ -152,6 +153,7 @@ def sessions_are_found_by_any_prefix_of_their_id(engine: Engine) -> None:
     for session in (first, second, third):
         assert engine.find("t", session.id) == [session.state]
         assert are(engine.find("t", session.id[:2]), session)
+    # Wildcards of SQL and of file names, another case, and more than a whole id.
     for stranger in ("c", "%", "_", "a_", "*", "A", named(0xAB) + "0"):
         assert engine.find("t", stranger) == []
 
@@ -190,6 +192,7 @@ def a_load_begins_with_the_first_draft_of_the_last_base(session: TestedSession) 
     """
     assert session.state.base == 0
     session.append(3)
+    # Of several drafts the first.
     assert session.append(2, base=True).seq == session.state.base == 5
     session.append(2)
     session.refuses_append("moved", base=True, head=1)
@@ -212,12 +215,14 @@ def an_event_is_accepted_once(
     one.write(drafts=given, event=("scope", "e"))
     first = Accepted(one.id, 2, given[0].id)
     assert engine.accepted("scope", "e") == first
+    # Whichever session asks: an event id is of its scope, not of a session.
     for session in (one, two):
         again = Write(session.id, drafts=drafts(), event=("scope", "e"))
         assert engine.commit([(again,)]) == [Refused("accepted", session.id, first)]
     assert one.state.head == 3
     assert two.state.head == 1
     given = drafts(3)
+    # The message of a turn's start is not its first draft.
     two.write(drafts=given, event=("scope", "f"), event_draft=2)
     assert engine.accepted("scope", "f") == Accepted(two.id, 4, given[2].id)
 
@@ -243,6 +248,7 @@ def an_event_of_a_refused_commit_is_still_unknown(
 ) -> None:
     session.refuses_append("moved", event=("scope", "e"), head=9)
     assert engine.accepted("scope", "e") is None
+    # A retry of what was refused is new.
     session.append(event=("scope", "e"))
 
 
@@ -281,6 +287,7 @@ def the_inbox_holds_what_was_admitted_in_order(
 def several_may_be_admitted_and_taken_in_one_write(session: TestedSession) -> None:
     given = drafts(4)
     session.admit(*given)
+    # Not in the order in which they wait.
     session.append(takes=(given[2].id, given[0].id))
     assert session.inbox() == [
         Waiting(given[1].id, None, 3),
@@ -294,6 +301,7 @@ def a_message_is_taken_once(session: TestedSession, other: TestedSession) -> Non
     given = drafts(2)
     one, two = (draft.id for draft in given)
     session.admit(*given)
+    # It waits, and elsewhere: that is as good as gone.
     other.refuses("taken", takes=(one,))
     session.write(takes=(one,))
     session.refuses_append("taken", takes=(two, one))
@@ -320,6 +328,7 @@ def a_message_that_is_given_back_stands_where_it_stood(session: TestedSession) -
     given = drafts(2)
     one, two = (draft.id for draft in given)
     session.write(drafts=given, admits=(Waiting(one, "ann"), Waiting(two, "bob")))
+    # A turn took it, and ended without having used it.
     session.write(takes=(one,))
     session.append(admits=(Waiting(one, None, 2),))
     assert session.inbox() == [Waiting(one, None, 2), Waiting(two, "bob", 3)]

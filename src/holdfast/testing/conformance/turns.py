@@ -31,6 +31,7 @@ def the_number_of_a_turn_is_its_fence_and_only_grows(session: TestedSession) -> 
         numbers.append(turn)
         session.finish(turn)
     assert numbers[0] > 0
+    # Gaps are fine: a seizure takes a number, too.
     assert numbers == sorted(set(numbers))
 
 
@@ -41,6 +42,7 @@ def a_starting_draft_gets_the_number_of_its_turn(session: TestedSession) -> None
     session.finish(old)
     given = (
         Draft("turn", STARTING, mint(), 3),
+        # A message from outside the turn, stored with its start.
         Draft("message", None, mint(), 3),
         Draft("message", old, mint(), 3),
         Draft("message", STARTING, mint(), 3),
@@ -64,6 +66,7 @@ def a_finished_turn_leaves_its_session_idle(session: TestedSession) -> None:
     turn = session.start()
     last = drafts(2, turn=turn)
     done = session.write(drafts=last, fence=turn, finish=True)
+    # The fence was good when the write was judged: its drafts count.
     session.holds(last, first=done.seq)
     known = session.state
     assert (known.turn, known.holder, known.lease_left_s) == (None, None, None)
@@ -74,7 +77,9 @@ def a_finished_turn_leaves_its_session_idle(session: TestedSession) -> None:
 def turns_of_two_sessions_run_side_by_side(
     one: TestedSession, two: TestedSession
 ) -> None:
-    first, second = one.start(), two.start()
+    first = one.start()
+    second = two.start()
+    # Both turns have the same number, each in its session.
     one.append(fence=first, finish=True)
     two.append(fence=second)
     assert one.state.turn is None
@@ -138,6 +143,7 @@ def a_superseded_writer_may_still_leave_late_words(session: TestedSession) -> No
     session.finish(old + 1)
     new = session.start()
     late = drafts(turn=old)
+    # `ended_too`, as the runtime writes late outcomes: the session may have ended meanwhile.
     done = session.write(drafts=late, ended_too=True)
     session.holds(late, first=done.seq)
     assert session.state.turn == new
@@ -167,6 +173,7 @@ def a_turn_may_be_finished_and_the_next_started_in_one_write(
 def a_closed_session_has_no_running_turn(session: TestedSession) -> None:
     """Closing finishes a running turn too; storing its end is the affair of whoever closes."""
     turn = session.start()
+    # Without a fence: whoever ends a session need not own its turn.
     session.write(drafts=drafts(turn=turn), close=True)
     known = session.state
     assert known.ended
@@ -204,6 +211,7 @@ def a_lease_that_has_run_out_ends_nothing_by_itself(session: TestedSession) -> N
     """An engine reports it, as zero or less; it is the runtime that seizes. The holder may still
     write until then.
     """
+    # Run out from the first moment on, without a clock that moves.
     turn = session.start(lease_s=0.0)
     assert session.lease_left_s <= 0.0
     assert session.state.turn == turn
@@ -226,6 +234,7 @@ def chunks_of_a_running_turn_are_kept_in_order(session: TestedSession) -> None:
         (one, 0, b"a"),
         (two, 0, b""),
         (one, 1, bytes(range(256))),
+        # Indexes need not be dense: that is for the runtime to see to.
         (two, 5, b"\x00" * 70_000),
         (one, 2, b"z"),
     ]
@@ -267,6 +276,7 @@ def the_journal_of_a_turn_is_what_comes_after_its_start(
     talking = other.start()
     for index in range(3):
         turn = session.start()
+        # Rows of others lie between, in a journal that all sessions share.
         other.speak(talking, index, b"elsewhere")
         position = session.speak(turn, index, b"here")
         [row] = session.journal(after=session.state.journal)
@@ -376,6 +386,7 @@ def what_was_made_from_half_of_a_journal_is_refused(session: TestedSession) -> N
     """
     turn = session.start()
     began = session.state.journal
+    # Nothing was said yet: the only right position is where the turn began.
     session.refuses("moved", fence=turn, position=began + 1)
     session.write(fence=turn, position=began)
     first = session.speak(turn, 0, message=b"m")

@@ -15,6 +15,7 @@ LAWS = Laws()
 
 @LAWS
 def commits_of_one_caller_are_done_in_their_order(session: TestedSession) -> None:
+    # Many: their order must hold from one batch to the next, too.
     given = drafts(200)
     tickets = [session.submit(drafts=(draft,)) for draft in given]
     for seq, ticket in enumerate(tickets, 2):
@@ -89,6 +90,7 @@ def a_state_is_of_one_moment(session: TestedSession) -> None:
 def commits_submitted_before_closing_are_done(
     engine: Engine, session: TestedSession
 ) -> None:
+    # None is waited for: closing has to.
     tickets = [session.submit(drafts=drafts()) for _ in range(100)]
     engine.close()
     for seq, ticket in enumerate(tickets, 2):
@@ -115,6 +117,7 @@ def a_watcher_is_called_after_a_commit_and_can_read_it(
         if session.state.head >= 2:
             seen.set()
 
+    # Before the commit: a watcher that comes later must look by itself.
     engine.watch(session.id, look)
     session.append()
     assert seen.wait(PATIENCE_S)

@@ -119,7 +119,8 @@ class Nursery:
     def __init__(
         self, place: str, life: str = "holdfast.testing.faults.kill_loop.work"
     ) -> None:
-        self._place, self._life = place, life
+        self._place = place
+        self._life = life
 
     def __enter__(self) -> "Nursery":
         script = "from holdfast.testing.faults.kill_loop import nurse; nurse()"
@@ -274,7 +275,8 @@ def _ends(session: Session) -> Counter[str]:
 def _differs(place: str, store: Store) -> Iterator[str]:
     """A fresh handle computes the same context (I-9)."""
     with open_store(place, tenant=store.tenant) as fresh:
-        mine, other = store.session(KEY), fresh.session(KEY)
+        mine = store.session(KEY)
+        other = fresh.session(KEY)
         for format in FORMATS:
             if list(mine.context(format)) != list(other.context(format)):
                 yield f"a fresh handle computes another context in {format} (I-9)"

@@ -1,10 +1,10 @@
 """A simulated power cut: what a disk may still hold when the power fails at any sync point.
 
-    with Tape(moment=lambda: len(life.told)) as tape:
+    with Tape(moment=lambda: len(life.acts)) as tape:
         life.live("agent.db")
     for cut in tape.cuts(seed=7):
         cut.lay(folder)                 # the files as they are found afterwards; open a store there
-        life.told[: cut.told]           # what callers had been told by then
+        life.acts[: cut.acts]           # what callers had been told by then
 
 A `Tape` stands between SQLite and the disk for the time of a `with` block (`seam`). It passes
 everything on and writes down, in order, what was done to which file. Nothing is cut while it runs:
@@ -49,13 +49,13 @@ _JOURNALS = (
 
 class DiskEvent(NamedTuple):
     """Something that was done to a file. `file` is a number like an inode's: another file of the
-    same name has another one. `told` is what `moment` said just before.
+    same name has another one. `acts` is what `moment` said just before.
     """
 
     verb: Literal["find", "make", "write", "truncate", "sync", "delete"]
     path: str
     file: int
-    told: int
+    acts: int
     offset: int = 0
     data: bytes = b""
     folder: bool = False
@@ -70,7 +70,7 @@ class Cut(NamedTuple):
     number: int
     when: When
     how: How
-    told: int
+    acts: int
     files: dict[str, bytes]
 
     def lay(self, folder: str | os.PathLike[str]) -> None:
@@ -85,7 +85,7 @@ class Cut(NamedTuple):
         sizes = {}
         for path, content in self.files.items():
             sizes[os.path.basename(path)] = len(content)
-        return f"power cut {self.when} event {self.number}, {self.how}, {self.told} told: {sizes}"
+        return f"power cut {self.when} event {self.number}, {self.how}, {self.acts} told: {sizes}"
 
 
 class Tape(Seam):
@@ -127,23 +127,23 @@ class Tape(Seam):
         )
 
     def cuts(
-        self, *, seed: int = 0, ways: Sequence[How] = WAYS, every_telling: bool = False
+        self, *, seed: int = 0, ways: Sequence[How] = WAYS, every_act: bool = False
     ) -> Iterator[Cut]:
-        """Every cut: before and after each sync point; with `every_telling` also each time callers
+        """Every cut: before and after each sync point; with `every_act` also each time callers
         have been told something.
         """
         disk = Disk()
-        told = 0
+        acts = 0
         for event in self.events:
             disk.find(event)
         for number, event in enumerate(self.events):
             is_sync = event.verb == "sync" or event.folder
-            if is_sync or (every_telling and event.told > told):
-                yield from disk.cuts(number, "before", event.told, ways, seed)
-            told = event.told
+            if is_sync or (every_act and event.acts > acts):
+                yield from disk.cuts(number, "before", event.acts, ways, seed)
+            acts = event.acts
             disk.take(event)
             if is_sync:
-                yield from disk.cuts(number, "after", event.told, ways, seed)
+                yield from disk.cuts(number, "after", event.acts, ways, seed)
 
 
 class Disk:
@@ -181,12 +181,12 @@ class Disk:
             self._renaming = []
 
     def cuts(
-        self, number: int, when: When, told: int, ways: Sequence[How], seed: int
+        self, number: int, when: When, acts: int, ways: Sequence[How], seed: int
     ) -> Iterator[Cut]:
         """A cut now, before or after this event, in each of these ways."""
         for how in ways:
             files = self.left(how, f"{seed}/{number}/{when}")
-            yield Cut(number, when, how, told, files)
+            yield Cut(number, when, how, acts, files)
 
     def left(self, how: How, seed: str) -> dict[str, bytes]:
         """The files that are found after a cut now."""

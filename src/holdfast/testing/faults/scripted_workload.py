@@ -1,14 +1,14 @@
 """A whole life in a few steps: everything a store does, through its public names, with a note of
 what it answered.
 
-    life = Life(heal=faults.heal)
+    life = ScriptedWorkload(heal=faults.heal)
     life.live("agent.db")
     with holdfast.open("agent.db") as store:
-        assert judge(store, life.ledger) == []
+        assert judge(store, life.acknowledged) == []
 
 A step that meets trouble is tried again when the cause is gone, on the same handle, and must go
 through then. Each try uses words of its own, so what was stored can be told from what was stored
-twice. `told` has acts for a `Acknowledged`, and grows only after a call has returned: all of it
+twice. `acts` has facts for a `Acknowledged`, and grows only after a call has returned: all of it
 must be found in the store exactly once (I-3). What was tried and never confirmed may be there or
 not, but not twice.
 
@@ -28,7 +28,9 @@ from holdfast.testing.oracle import Acknowledged, Act
 
 T = TypeVar("T")
 
-KEY, OTHER, GONE = "life", "aside", "gone"
+KEY = "life"
+OTHER = "aside"
+GONE = "gone"
 
 
 class ScriptedWorkload:
@@ -39,9 +41,10 @@ class ScriptedWorkload:
     def __init__(
         self, *, heal: Callable[[], None] = lambda: None, large_bytes: int = 0
     ) -> None:
-        self._heal, self.large_bytes = heal, large_bytes
+        self._heal = heal
+        self.large_bytes = large_bytes
         self._numbers = itertools.count(1)
-        self.told: list[Act] = []
+        self.acts: list[Act] = []
         self.tried: list[str] = []
         self.secrets: list[str] = []  # texts of sessions that were erased
         self.troubles: list[HoldfastError] = []
@@ -76,12 +79,12 @@ class ScriptedWorkload:
         return text
 
     def hear(self, *act: Any) -> None:
-        self.told.append(act)
+        self.acts.append(act)
 
     @property
-    def ledger(self) -> Acknowledged:
+    def acknowledged(self) -> Acknowledged:
         """All that it was answered."""
-        return Acknowledged(self.told, tried=self.tried)
+        return Acknowledged(self.acts, tried=self.tried)
 
     def speak(self, turn: Turn, *texts: str) -> None:
         """A streamed answer; what is handed on is noted as shown."""
@@ -100,7 +103,8 @@ def accepts(life: ScriptedWorkload, store: Store) -> None:
 
 def talks(life: ScriptedWorkload, store: Store) -> None:
     """Takes what was accepted, streams, uses a tool, and owes a reply."""
-    question, answer = life.words("Question"), life.words("Answer")
+    question = life.words("Question")
+    answer = life.words("Answer")
     with store.turn(KEY, question, event_id=question) as turn:
         life.hear("said", None, None, question)
         life.speak(turn, answer, " And", " more.")
@@ -113,7 +117,8 @@ def talks(life: ScriptedWorkload, store: Store) -> None:
 
 def asks(life: ScriptedWorkload, store: Store) -> None:
     """A call that waits for approval, is approved, run and answered."""
-    session, call = store.session(KEY), life.words("pay").replace(" ", "-").strip(".")
+    session = store.session(KEY)
+    call = life.words("pay").replace(" ", "-").strip(".")
     with session.turn(life.words("Pay")) as turn:
         turn.call("pay", {"sum": 7}, call_id=call, needs_approval=True)
         life.hear("called", turn.id, call)
@@ -208,7 +213,8 @@ def fails(life: ScriptedWorkload, store: Store) -> None:
 
 def erases(life: ScriptedWorkload, store: Store) -> None:
     """What was said there is nowhere afterwards; what others said stays."""
-    session, secret = store.session(GONE), life.words("Secret")
+    session = store.session(GONE)
+    secret = life.words("Secret")
     session.append(secret + "." * life.large_bytes)
     # Found before, so that it is in the index too when it is erased.
     assert store.search(secret, key=GONE)

@@ -193,7 +193,8 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
     last = None
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
-        role, parts = message["role"], message["parts"]
+        role = message["role"]
+        parts = message["parts"]
         problems += _neutral_parts(message, at)
         problems += _neutral_results(role, parts, unanswered, at)
         problems += repeated_role(role, last, at)

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.runtime.live.follow import following, next_events
 from holdfast.runtime.plans.plan import News
 from holdfast.runtime.session import Session
-from holdfast.testing.soak.differential import Pair, begin
+from holdfast.testing.soak.differential import Broken, Pair, begin
 from holdfast.testing.soak.world import Desk, HeldSession, Reader, SoakWorld
 
 READERS_MAX = 6
@@ -47,7 +47,7 @@ def record(world: SoakWorld, desk: Desk) -> bool:
     # At once, and with the same objects: nothing can be new in it.
     again = world.ask(Session.record, held.faces, lists)
     if again.error is None and again.value.new:
-        world.objects(f"recorded twice, {again.value.new} is new (I-12)")
+        raise Broken(f"recorded twice, {again.value.new} is new (I-12)")
     return True
 
 
@@ -58,10 +58,11 @@ def _recorded(
     new: list[str],
     ids: list[str],
 ) -> None:
+    """These texts were in the list, and these messages are stored for them."""
     for id in ids:
         world.acknowledged.said(held.id, id, None)
     if len(ids) < len(new):
-        world.objects(f"of {new} only {ids} was new (I-12)")
+        raise Broken(f"of {new} only {ids} was new (I-12)")
     # Instructions at the head of a list are recorded as the session's.
     if messages and messages[0]["role"] == "system":
         world.acknowledged.instructed(held.id, messages[0]["content"])
@@ -169,10 +170,8 @@ def follow(world: SoakWorld, desk: Desk) -> bool:
     begun.run()
     followers = begun.answer.values
     if followers is None:
-        world.objects(
-            f"cursor {reader.cursor} was refused: {begun.answer.plain} (I-15)"
-        )
-        return True
+        why = begun.answer.plain
+        raise Broken(f"cursor {reader.cursor} was refused: {why} (I-15)")
     with contextlib.ExitStack() as listening:
         disk, reference = (
             listening.enter_context(News(log.engine, log.id)) for log in logs

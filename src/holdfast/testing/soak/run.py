@@ -43,8 +43,10 @@ STEPS = 500
 look into.
 """
 # To compare is cheap; to judge reads the whole store, context by context.
-COMPARED_EVERY, JUDGED_EVERY = 5, 100
-FLIES, KILLED = 0.3, 0.04
+COMPARED_EVERY = 5
+JUDGED_EVERY = 100
+FLIES = 0.3
+KILLED = 0.04
 """How often a call that is under way gets further instead of something new, and how often a client
 is sent that will be killed.
 """
@@ -121,7 +123,8 @@ class SoakReport(msgspec.Struct):
         self.refusals += other.refusals
         self.acknowledged += other.acknowledged
         self.kills += other.kills
-        self.trace, self.logs = other.trace, other.logs
+        self.trace = other.trace
+        self.logs = other.logs
         self.broken += other.broken
 
 

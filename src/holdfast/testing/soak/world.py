@@ -231,11 +231,6 @@ class SoakWorld:
         """Something that a replay must come to as well."""
         self._trace.update(repr(fact).encode("utf-8", "backslashreplace"))
 
-    def objects(self, sentence: str | None) -> None:
-        """Stops the world when there is something to say against it."""
-        if sentence is not None:
-            raise Broken(sentence)
-
     @property
     def trace(self) -> str:
         """A digest of all that has come of the steps so far."""
@@ -259,11 +254,9 @@ class SoakWorld:
         self.calm(desk)
         self.left_behind.append(desk)
 
-    def replace(self, desk: Desk) -> Desk:
+    def replace(self, desk: Desk) -> None:
         """Another desk in its place."""
-        new = Desk(self.sides.open())
-        self.desks[self.desks.index(desk)] = new
-        return new
+        self.desks[self.desks.index(desk)] = Desk(self.sides.open())
 
     def calm(self, desk: Desk) -> None:
         """What this desk has submitted and nobody waits for is done."""
