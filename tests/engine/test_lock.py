@@ -51,6 +51,9 @@ def test_one_who_gave_up_waiting_does_not_get_it_later(path: str) -> None:
     for _ in range(5):
         assert not two.acquire(0.01)
     one.release()
+    for thread in threading.enumerate():
+        if thread.name == "holdfast-lock":
+            thread.join(LIMIT_S)  # it has come to the head of the queue by now, and let go
     assert three.acquire(LIMIT_S)
     three.release()
     assert two.acquire(LIMIT_S)
