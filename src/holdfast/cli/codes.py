@@ -4,16 +4,15 @@ from typing import Any
 
 from holdfast import errors
 
-DONE, WRONG, USAGE, NOT_FOUND, BUSY, OPERATOR, DEFECT, INTERRUPTED = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    70,
-    130,
-)
+DONE = 0
+WRONG = 1
+USAGE = 2
+NOT_FOUND = 3
+BUSY = 4
+OPERATOR = 5
+# As sysexits.h and shells have them: an internal error, and 128 plus the number of SIGINT.
+DEFECT = 70
+INTERRUPTED = 130
 
 MEANINGS = {
     DONE: "done",

@@ -23,6 +23,7 @@ def agreed(
         out.tell(sentence)
     if options.yes:
         return True
+    # A question needs somebody who reads it and somebody who answers.
     if not out.is_json and sys.stdin.isatty() and sys.stderr.isatty():
         return _asked()
     out.say("Nothing was done. To do it: ", (shlex.join([*line, "--yes"]), "strong"))
@@ -35,17 +36,20 @@ def _asked() -> bool:
     answer = sys.stdin.readline()
     if answer.strip().lower() in ("y", "yes"):
         return True
-    sys.stderr.write(
-        "Nothing was done.\n" if answer.endswith("\n") else "\nNothing was done.\n"
-    )
+    # Ctrl-D leaves the cursor behind the question.
+    if not answer.endswith("\n"):
+        sys.stderr.write("\n")
+    sys.stderr.write("Nothing was done.\n")
     return False
 
 
-def not_done(out: Output, told: dict[str, Any]) -> int:
-    """The end of a command whose plan was not carried out."""
+def not_done(out: Output, facts: dict[str, Any], code: int = WRONG) -> int:
+    """The end of a command that has changed nothing: its plan was not confirmed, or there was
+    nothing to do.
+    """
     if out.is_json:
-        out.json({"done": False, **told})
-    return WRONG
+        out.json({"done": False, **facts})
+    return code
 
 
 def again(options: Any, *words: str) -> list[str]:
@@ -54,6 +58,7 @@ def again(options: Any, *words: str) -> list[str]:
     """
     from holdfast.cli.parser import STORE, STORE_VARIABLE
 
+    # What is said by default need not be said again.
     line = ["holdfast", *words]
     if options.store not in (STORE, os.environ.get(STORE_VARIABLE)):
         line += ["--store", shown(options.store)]

@@ -36,20 +36,21 @@ def ending_in_order() -> Iterator[None]:
     mine = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
     for number in mine:
         signal.signal(number, _raise)
+    requested = None
     try:
         yield
-    except EndRequested as told:
-        for number in mine:
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), told.number)
+    except EndRequested as request:
+        requested = request
         raise
     finally:
         for number in mine:
             signal.signal(number, signal.SIG_DFL)
+        # Only now, when nothing of ours handles it: the parent sees an end by this signal.
+        if requested is not None:
+            os.kill(os.getpid(), requested.number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    signal.signal(
-        number, signal.SIG_IGN
-    )  # once is enough: what is being put away is put away
+    # Once is enough: what is being put away is put away.
+    signal.signal(number, signal.SIG_IGN)
     raise EndRequested(number)

@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except BrokenPipeError:
         _let_go()
-        return codes.DONE  # whoever read has read enough
+        # `head` and the like have read enough: that is no failure.
+        return codes.DONE
     except KeyboardInterrupt:
         return codes.INTERRUPTED
     except Exception as error:
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare() -> None:
-    # a process may be started without them
+    # A process may be started without them, by a service or with `>&-`.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -88,20 +89,15 @@ def _explained(error: Exception) -> tuple[int, str]:
         return error.code, str(error)
     if isinstance(error, HoldfastError):
         return codes.code_of(error), str(error)
-    if (
-        isinstance(error, ModuleNotFoundError)
-        and (error.name or "").partition(".")[0] == "rich"
-    ):
-        return codes.USAGE, INSTALL.format(missing="rich")
+    if isinstance(error, ModuleNotFoundError):
+        missing = (error.name or "").partition(".")[0]
+        if missing == "rich":
+            return codes.USAGE, INSTALL.format(missing=missing)
     if isinstance(error, OSError):
-        return (
-            codes.OPERATOR,
-            f"{error.strerror or error}: {error.filename or 'the output'}.",
-        )
-    return (
-        codes.DEFECT,
-        f"this is a defect ({type(error).__name__}: {error}); HOLDFAST_DEBUG=1 shows where.",
-    )
+        where = error.filename or "the output"
+        return codes.OPERATOR, f"{error.strerror or error}: {where}."
+    what = f"{type(error).__name__}: {error}"
+    return codes.DEFECT, f"this is a defect ({what}); HOLDFAST_DEBUG=1 shows where."
 
 
 def _run(words: list[str]) -> int:
@@ -109,16 +105,18 @@ def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
         Output().line(f"holdfast {__version__}")
         return codes.DONE
-    name = words[0] if words else ""
-    if name in GROUPS and len(words) > 1 and not words[1].startswith("-"):
-        name = f"{name} {words[1]}"
+    name, *rest = words or [""]
+    group = name if name in GROUPS else ""
+    if group and rest and not rest[0].startswith("-"):
+        name = f"{group} {rest.pop(0)}"
     if name in COMMANDS:
-        return _command(name, [*words[len(name.split()) :], *shared])
-    asks = words[len(name.split()) : len(name.split()) + 1] in ([], ["-h"], ["--help"])
-    if name in GROUPS and asks or name in ("", "-h", "--help", "help"):
-        _help(name if name in GROUPS else "")
+        return _command(name, [*rest, *shared])
+    asks = name == group and rest[:1] in ([], ["-h"], ["--help"])
+    if asks or name in ("", "-h", "--help", "help"):
+        _help(group)
         return codes.DONE
-    raise codes.Stop(codes.USAGE, _unknown(name, words))
+    wrong = name.removeprefix(group).strip() or rest[0]
+    raise codes.Stop(codes.USAGE, _unknown(group, wrong))
 
 
 def _shared_first(words: list[str]) -> tuple[list[str], list[str]]:
@@ -137,13 +135,15 @@ def _command(name: str, words: list[str]) -> int:
     parser, run = parser_of(name)
     try:
         options = parser.parse_args(words)
-    except SystemExit as end:  # --help has been given
+    except SystemExit as end:
+        # argparse ends by itself after --help; mistakes are raised as `Stop`.
         return int(end.code or 0)
     with ending_in_order():
         return run(options, Output(json=getattr(options, "json", False)))
 
 
 def _help(group: str) -> None:
+    # Loaded here: a command line that is wrong or asks for a version need not wait for argparse.
     from holdfast.cli.parser import Parser
 
     prog = f"holdfast {group}".strip()
@@ -160,31 +160,26 @@ def _help(group: str) -> None:
     sys.stdout.write(parser.format_help())
 
 
-def _unknown(name: str, words: list[str]) -> str:
+def _unknown(group: str, wrong: str) -> str:
+    """A sentence about a word that is no command or option, with what may have been meant."""
     from difflib import get_close_matches
 
-    group = name.split()[0] if name.split()[0] in GROUPS else ""
-    wrong = name.removeprefix(group).strip() or words[1]
     prog = f"holdfast {group}".strip()
-    kind = "option" if wrong.startswith("-") else "command"
-    if (
-        kind == "option"
-        and not group
-        and (near := get_close_matches(wrong, SHARED, n=1))
-    ):
-        return f"`{prog}` has no option `{wrong}`; did you mean `{near[0]}`?"
+    if not wrong.startswith("-"):
+        problem = f"`{prog}` has no command `{wrong}`"
+    else:
+        problem = f"`{prog}` has no option `{wrong}`"
+        if not group:
+            for near in get_close_matches(wrong, SHARED, n=1):
+                return f"{problem}; did you mean `{near}`?"
     # `holdfast list` is meant for a command below a group; the group need not be known by heart.
-    elsewhere = [known for known in COMMANDS if known.split()[-1] == wrong]
-    known = below(group)
-    near = elsewhere or [
-        f"{group} {word}".strip() for word in get_close_matches(wrong, known, n=1)
-    ]
-    hint = (
-        f"did you mean `holdfast {near[0]}`?"
-        if near
-        else f"there are {', '.join(known)}."
-    )
-    return f"`{prog}` has no {kind} `{wrong}`; {hint}"
+    for name in COMMANDS:
+        if name.split()[-1] == wrong:
+            return f"{problem}; did you mean `holdfast {name}`?"
+    words = below(group)
+    for near in get_close_matches(wrong, words, n=1):
+        return f"{problem}; did you mean `{prog} {near}`?"
+    return f"{problem}; there are {', '.join(words)}."
 
 
 if __name__ == "__main__":

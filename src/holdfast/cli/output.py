@@ -6,7 +6,7 @@ A line is made of pieces: a string, or a string with the name of a style.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 from holdfast.exporters.entry_json import encoded
@@ -42,6 +42,11 @@ class Output:
         """A line of data for people; one line, whatever is in it."""
         self.part(*map(_flat, pieces), "\n")
 
+    def lines(self, lines: Iterable[Sequence[Piece]]) -> None:
+        """Lines of data for people."""
+        for line in lines:
+            self.line(*line)
+
     def part(self, *pieces: Piece) -> None:
         """Some of a line of data for people."""
         sys.stdout.write(painted(pieces, colour=self._colour))
@@ -54,8 +59,16 @@ class Output:
         """A line of data for programs. Any Unicode passes, and nothing in it steers a terminal."""
         self.raw(escaped(encoded(value).decode()).encode() + b"\n")
 
+    def report(self, value: Any, *sentence: Piece) -> None:
+        """What a command has done: the value for programs, or a line of talk for people."""
+        if self.is_json:
+            self.json(value)
+        else:
+            self.say(*sentence)
+
     def raw(self, data: bytes) -> None:
         """Bytes as they are, on stdout."""
+        # Text that was written before these bytes has to come out before them.
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -88,7 +101,9 @@ class Output:
 
     def bar(self, done: int, total: int, more: str) -> None:
         """How far something long has come, in one line."""
-        done, total = min(done, total), max(total, 1)
+        # What comes in while it runs was not counted in the total.
+        done = min(done, total)
+        total = max(total, 1)
         marks = ("#" * (done * BAR // total)).ljust(BAR, ".")
         self.over(f"[{marks}] {done * 100 // total:3d} %, {more}")
 
@@ -97,19 +112,25 @@ def painted(pieces: Sequence[Piece], *, colour: bool) -> str:
     """The pieces as one harmless string."""
     out = []
     for piece in pieces:
-        text, style = (piece, "") if isinstance(piece, str) else piece
+        text, style = split(piece)
         text = harmless(text)
+        # Spaces have no colour to show.
         if colour and style and text.strip():
             text = f"\x1b[{STYLES[style]}m{text}\x1b[0m"
         out.append(text)
     return "".join(out)
 
 
+def split(piece: Piece) -> tuple[str, str]:
+    """The text of a piece and its style, which is empty where it has none."""
+    if isinstance(piece, str):
+        return piece, ""
+    return piece
+
+
 def _flat(piece: Piece) -> Piece:
     """Nothing that was stored begins a line that could pass for one of ours."""
-    if isinstance(piece, str):
-        return piece.replace("\n", BREAK)
-    text, style = piece
+    text, style = split(piece)
     return text.replace("\n", BREAK), style
 
 
@@ -123,9 +144,9 @@ def _is_terminal(stream: TextIO) -> bool:
 def _width(stream: TextIO) -> int | None:
     if not _is_terminal(stream):
         return None
-    return min(
-        max(os.get_terminal_size(stream.fileno()).columns or 80, WIDTH_MIN), WIDTH_MAX
-    )
+    # A terminal that knows no size of its own says 0.
+    columns = os.get_terminal_size(stream.fileno()).columns or 80
+    return min(max(columns, WIDTH_MIN), WIDTH_MAX)
 
 
 def _wants_colour(stream: TextIO) -> bool:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from holdfast.cli import codes
-from holdfast.cli.command_table import COMMANDS
+from holdfast.cli.command_table import module_of
 
 HELP_WIDTH_MAX = 100
 STORE, STORE_VARIABLE = "holdfast.db", "HOLDFAST_STORE"
@@ -34,12 +34,11 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         self.description = _filled(self.description or "")
-        places = [
-            str(action.metavar or action.dest)
-            for action in self._actions
-            if not action.option_strings
-        ]
-        self.usage = self.usage or " ".join([self.prog, *places, "[options]"])
+        words = [self.prog]
+        for action in self._actions:
+            if not action.option_strings:
+                words.append(str(action.metavar or action.dest))
+        self.usage = self.usage or " ".join([*words, "[options]"])
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -49,19 +48,20 @@ class Parser(argparse.ArgumentParser):
         """What may have been meant by an option that there is not, else where to read on."""
         from difflib import get_close_matches
 
-        wrong = (
-            message.removeprefix("unrecognized arguments: ").split("=")[0].split(" ")[0]
-        )
-        near = (
-            get_close_matches(wrong, self._option_string_actions, n=1)
-            if wrong.startswith("-")
-            else []
-        )
-        return f"did you mean `{near[0]}`?" if near else f"see `{self.prog} --help`."
+        wrong = message.removeprefix("unrecognized arguments: ")
+        wrong = wrong.split("=")[0].split(" ")[0]
+        if wrong.startswith("-"):
+            for near in get_close_matches(wrong, self._option_string_actions, n=1):
+                return f"did you mean `{near}`?"
+        return f"see `{self.prog} --help`."
 
     def arguments_are(self, title: str, about: str | None = None) -> None:
         """What the words are called that are not options."""
         self._positionals.title, self._positionals.description = title, about
+
+    def add_value(self, name: str, metavar: str, help: str, **more: Any) -> None:
+        """An argument, or an option with a value."""
+        self.add_argument(name, metavar=metavar, help=help, **more)
 
     def add_switch(self, name: str, help: str) -> None:
         """An option that is there or not."""
@@ -72,10 +72,7 @@ class Parser(argparse.ArgumentParser):
         group = self.add_argument_group("the store")
         help = f"the store's file (default: ${STORE_VARIABLE}, else {STORE})"
         group.add_argument(
-            "--store",
-            metavar="PATH",
-            default=os.environ.get(STORE_VARIABLE) or STORE,
-            help=help,
+            "--store", metavar="PATH", default=default_store(), help=help
         )
         group.add_argument(
             "--tenant",
@@ -91,7 +88,7 @@ class Parser(argparse.ArgumentParser):
     def add_session(self) -> None:
         """The argument that names a session."""
         help = "an id or the beginning of one, a key (its current session), or @latest"
-        self.add_argument("session", metavar="SESSION", help=help)
+        self.add_value("session", "SESSION", help)
 
     def add_yes(self) -> None:
         """The consent that a plan needs."""
@@ -106,6 +103,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28, width=help_width())
+
+
+def default_store() -> str:
+    """The store that is meant where none is named."""
+    return os.environ.get(STORE_VARIABLE) or STORE
 
 
 def help_width() -> int:
@@ -123,15 +125,14 @@ def _filled(text: str) -> str:
 
     first, _, rest = text.partition("\n")
     paragraphs = f"{first}\n{dedent(rest)}".strip().split("\n\n")
-    return "\n\n".join(
-        paragraph if paragraph.startswith(" ") else _fill(paragraph)
-        for paragraph in paragraphs
-    )
+    return "\n\n".join(_fill(paragraph) for paragraph in paragraphs)
 
 
 def _fill(paragraph: str) -> str:
     from textwrap import fill
 
+    if paragraph.startswith(" "):
+        return paragraph
     return fill(
         " ".join(paragraph.split()),
         help_width(),
@@ -142,7 +143,7 @@ def _fill(paragraph: str) -> str:
 
 def parser_of(name: str) -> tuple[Parser, Callable[..., int]]:
     """The parser of a command, and what runs it."""
-    module: Any = import_module(f"holdfast.cli.{COMMANDS[name].module}")
+    module: Any = import_module(f"holdfast.cli.{module_of(name)}")
     parser = Parser(f"holdfast {name}", module.run.__doc__ or "")
     module.options(parser)
     return parser, module.run

@@ -1,11 +1,12 @@
 """Which store a command works on, and which session and message in it are meant."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import holdfast
+from holdfast import Message, Session, Store
 from holdfast.cli.codes import NOT_FOUND, Stop
 from holdfast.engine.address import is_postgres, shown
 from holdfast.errors import NotFound, StoreUnavailable
@@ -17,7 +18,7 @@ NEAR = 200
 
 
 @contextmanager
-def opened(options: Any) -> Iterator[holdfast.Store]:
+def opened(options: Any) -> Iterator[Store]:
     """The store that was named. One that is not there is never made by looking for it."""
     insist(options.store)
     with holdfast.open(
@@ -26,10 +27,18 @@ def opened(options: Any) -> Iterator[holdfast.Store]:
         yield store
 
 
+@contextmanager
+def opened_session(options: Any) -> Iterator[Session]:
+    """The session that was named, of the store that was named."""
+    with opened(options) as store:
+        yield session_of(store, options.session)
+
+
 def _is_writable(where: str) -> bool:
     """Whether what only looks could write there, too. What can't is looked at all the same."""
     if is_postgres(where):
         return True
+    # The folder counts, too: SQLite makes its log beside the file that a link leads to.
     path = os.path.realpath(where.removeprefix("sqlite:///"))
     return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
 
@@ -60,7 +69,7 @@ def insist(
         )
 
 
-def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
+def session_of(store: Store, name: str) -> Session:
     """The session that was named: an id, the beginning of one, a key, or `@latest`. `key:KEY` is a
     key, whatever ids begin like it.
     """
@@ -75,6 +84,7 @@ def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
             raise Stop(
                 NOT_FOUND, f"The key `{key}` has no session in this store; {hint}"
             ) from None
+    # An id is meant before a key: `key:` says that a key is meant, nothing says the other.
     try:
         return store.get(name)
     except NotFound as error:
@@ -84,7 +94,7 @@ def session_of(store: holdfast.Store, name: str) -> holdfast.Session:
     raise _unclear(store, name, candidates)
 
 
-def _latest(store: holdfast.Store) -> holdfast.Session:
+def _latest(store: Store) -> Session:
     """By the last activity, asked of the log itself (FAULTS C6)."""
     newest = list(store.sessions(limit=1))
     if not newest:
@@ -94,69 +104,60 @@ def _latest(store: holdfast.Store) -> holdfast.Session:
     return store.get(newest[0].id)
 
 
-def _unclear(store: holdfast.Store, name: str, candidates: Any) -> Stop:
+def _unclear(store: Store, name: str, candidates: Any) -> Stop:
     if not candidates:
         hint = "`holdfast sessions list` shows which there are."
         return Stop(
             NOT_FOUND,
             f"No session has the id or the key `{name}` in this store; {hint}",
         )
-    more = tuple(
-        f"  {id}  {one_line(store.get(id).key or '')}".rstrip() for id in candidates
-    )
-    return Stop(
-        NOT_FOUND,
-        f"Several sessions begin with `{name}`; give more of the id:",
-        more=more,
-    )
+    lines = []
+    for id in candidates:
+        lines.append(f"  {id}  {one_line(store.get(id).key or '')}".rstrip())
+    return _several("sessions", name, lines)
 
 
-def message_of(session: holdfast.Session, name: str) -> holdfast.Message:
+def _several(things: str, name: str, lines: Sequence[str]) -> Stop:
+    sentence = f"Several {things} begin with `{name}`; give more of the id:"
+    return Stop(NOT_FOUND, sentence, more=tuple(lines))
+
+
+def message_of(session: Session, name: str) -> Message:
     """The message that was named: by its number, as `sessions show` tells it, its id, or the
     beginning of its id.
 
     An id begins with a 0 for some centuries to come, a number never does.
     """
-    found = (
-        _by_number(session, int(name))
-        if _is_number(name)
-        else _by_id(session, name.lower())
-    )
+    if _is_number(name):
+        found = _by_number(session, int(name))
+    else:
+        found = _by_id(session, name.lower())
     if len(found) == 1:
         return found[0]
     if found:
-        more = tuple(
-            f"  {message.id}  {message.seq} {message.role}" for message in found
-        )
-        raise Stop(
-            NOT_FOUND,
-            f"Several messages begin with `{name}`; give more of the id:",
-            more=more,
-        )
+        lines = [f"  {each.id}  {each.seq} {each.role}" for each in found]
+        raise _several("messages", name, lines)
     hint = f"`holdfast sessions show {session.id[:SHORT]}` shows which there are."
     raise Stop(NOT_FOUND, f"There is no message `{name}` in this session; {hint}")
 
 
 def _is_number(name: str) -> bool:
-    return (
-        name.isascii()
-        and name.isdigit()
-        and not name.startswith("0")
-        and len(name) < 19
-    )
+    # more digits than a seq can have would not fit the database's numbers
+    if name.startswith("0") or len(name) >= 19:
+        return False
+    return name.isascii() and name.isdigit()
 
 
-def _by_number(session: holdfast.Session, seq: int) -> list[holdfast.Message]:
-    return [
-        message
-        for message in session.transcript(after=seq - 1, limit=1)
-        if message.seq == seq
-    ]
+def _by_number(session: Session, seq: int) -> list[Message]:
+    near = session.transcript(after=seq - 1, limit=1)
+    return [message for message in near if message.seq == seq]
 
 
-def _by_id(session: holdfast.Session, beginning: str) -> list[holdfast.Message]:
+def _by_id(session: Session, beginning: str) -> list[Message]:
+    if not beginning:
+        return []
     found = []
-    for message in session.transcript() if beginning else ():
+    for message in session.transcript():
         if message.id.startswith(beginning):
             found.append(message)
     return found[:NEAR]

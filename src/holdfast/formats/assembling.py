@@ -61,6 +61,7 @@ class Assembling:
         payload = self._payload()
         if payload is None:
             return None
+        # The note is the format's own, made from the payload, as for a message that came whole.
         note = self._note(payload)
         usage = None
         if self._usage:

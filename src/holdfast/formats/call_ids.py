@@ -33,6 +33,7 @@ class CallNames:
         if name not in self._used:
             self._used.add(name)
             return name
+        # Where the count stands: found anew each time, a much used id would take longer and longer.
         count = self._next.get(name, 2)
         while (numbered := self._numbered(name, count)) in self._used:
             count += 1
@@ -49,4 +50,5 @@ class CallNames:
 
     def _numbered(self, name: str, count: int) -> str:
         suffix = f"-{count}"
+        # The number must survive the cut, or this would be no new id.
         return name[: self._length_max - len(suffix)] + suffix

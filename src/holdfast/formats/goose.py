@@ -27,7 +27,7 @@ from holdfast.formats.assembling import Assembling, Deltas, counts
 from holdfast.formats.format import BuiltInFormat
 from holdfast.formats.goose_writer import NAME, GooseWriter
 from holdfast.formats.notes import is_words, note_of
-from holdfast.formats.reading import Block, dumped, fields, is_blank, text
+from holdfast.formats.reading import Block, dumped, fields, is_blank, text, text_block
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _SPEAKERS = ("user", "assistant")
@@ -52,6 +52,7 @@ class GooseAssembly(Assembling):
         out: Deltas = []
         for block in message.get("content") or ():
             is_text = block.get("type") == "text"
+            # goose gives its blocks no index: texts that follow each other grow one block.
             if not is_text or not self._growing:
                 self._next += 1
             self._growing = is_text
@@ -71,7 +72,7 @@ class GooseAssembly(Assembling):
             if words is None:
                 blocks.append(self._parts[index])
             else:
-                blocks.append({"type": "text", "text": words})
+                blocks.append(text_block(words))
         if not blocks:
             return None
         identity = {key: self._meta[key] for key in _IDENTITY if key in self._meta}
@@ -94,7 +95,7 @@ class Goose(BuiltInFormat):
     _assembly = GooseAssembly
 
     def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "content": [{"type": "text", "text": text}]}
+        return {"role": role, "content": [text_block(text)]}
 
     def note(self, payload: Payload) -> MessageNote:
         """Stores of goose hold odd roles, which goose skips; they are taken for the user's: then
@@ -121,6 +122,7 @@ class Goose(BuiltInFormat):
         ]
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
+        # There is no place for instructions among the messages of goose.
         return payloads
 
 

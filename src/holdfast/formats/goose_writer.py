@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.domain.message import Call, Image, Other, Refusal, Result, Text
 from holdfast.domain.repair import Piece, Step
-from holdfast.formats.reading import NOT_JSON, Block, is_blank, parsed
+from holdfast.formats.reading import NOT_JSON, Block, is_blank, parsed, text_block
 from holdfast.formats.shaping import DialogueWriter, output_text, stand_in
 
 NAME = "goose"
@@ -58,7 +58,7 @@ class GooseWriter(DialogueWriter):
         if isinstance(part, Text | Refusal):
             if is_blank(part.text):
                 return None
-            return raw or {"type": "text", "text": part.text}
+            return raw or text_block(part.text)
         # A call or a result that could not be read as one would stand without its other half.
         if raw is not None and raw["type"] not in _PAIRED:
             return raw
@@ -79,7 +79,7 @@ def _picture(piece: Piece) -> Block:
         data = _DATA_URL.fullmatch(piece.part.url)
         if data:
             return {"type": "image", "data": data[2], "mimeType": data[1]}
-    return {"type": "text", "text": stand_in(piece)}
+    return text_block(stand_in(piece))
 
 
 def _request(call: Call) -> Block:
@@ -94,7 +94,7 @@ def _request(call: Call) -> Block:
 
 
 def _response(result: Result) -> Block:
-    words = {"type": "text", "text": output_text(result.content)}
+    words = text_block(output_text(result.content))
     value = {"content": [words], "isError": result.error}
     outcome = {"status": "success", "value": value}
     return {"type": "toolResponse", "id": result.call_id, "toolResult": outcome}

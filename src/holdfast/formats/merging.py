@@ -40,6 +40,7 @@ def _place_of(item: Any, items: list[Any]) -> int | None:
     """Where in the list this item goes on: at its index, or in the text that the list ends with."""
     if not isinstance(item, dict):
         return None
+    # An index counts the items of one type: others may have the same.
     if isinstance(item.get("index"), int):
         for place, other in enumerate(items):
             if isinstance(other, dict) and _name(other) == _name(item):

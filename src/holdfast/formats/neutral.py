@@ -29,7 +29,7 @@ from holdfast.formats.assembling import Assembling, Deltas
 from holdfast.formats.call_ids import function_name
 from holdfast.formats.format import BuiltInFormat
 from holdfast.formats.notes import check_block, check_role, is_words, note_of
-from holdfast.formats.reading import Block, is_blank
+from holdfast.formats.reading import Block, is_blank, text_block
 from holdfast.formats.shaping import DialogueWriter, output_text, public, stand_in
 
 NAME = "holdfast"
@@ -61,7 +61,7 @@ class _NeutralWriter(DialogueWriter):
         ):
             for piece in pieces:
                 if isinstance(piece.part, Image | Other):
-                    parts.append(_words(stand_in(piece)))
+                    parts.append(text_block(stand_in(piece)))
         if not parts:
             return None
         base = self._own_payload(step)
@@ -93,12 +93,8 @@ class _NeutralWriter(DialogueWriter):
         if own or (isinstance(part, Image) and role == "user"):
             return raw
         if isinstance(part, Image | Other) and role != "assistant":
-            return _words(stand_in(piece))
+            return text_block(stand_in(piece))
         return None
-
-
-def _words(text: str) -> Block:
-    return {"type": "text", "text": text}
 
 
 class NeutralAssembly(Assembling):
@@ -134,7 +130,7 @@ class Neutral(BuiltInFormat):
     _assembly = NeutralAssembly
 
     def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "parts": [_words(text)]}
+        return {"role": role, "parts": [text_block(text)]}
 
     def note(self, payload: Payload) -> MessageNote:
         role = check_role(payload, _ROLES)

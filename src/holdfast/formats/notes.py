@@ -23,6 +23,7 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
             calls.append(CallNote(part.id, part.name, whole=whole))
         elif isinstance(part, Result):
             results.append(part)
+    # Providers that know no role of tools carry results in a user's message.
     if results and len(results) == len(pieces):
         role = "tool"
     return MessageNote(

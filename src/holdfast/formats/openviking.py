@@ -34,6 +34,7 @@ from holdfast.formats.reading import (
     is_blank,
     parsed,
     text,
+    text_block,
 )
 from holdfast.formats.shaping import DialogueWriter, stand_in
 from holdfast.formats.text import TextAssembly
@@ -89,17 +90,18 @@ class _OpenVikingWriter(DialogueWriter):
     def _part(self, piece: Piece, *, own: bool) -> Any:
         part = piece.part
         if isinstance(part, Call):
+            # A copy: the result is going to be written into it.
             made = dict(piece.raw) if own else self._call(part)
             self._open.append((len(self._out), made))
             return made
         if own and piece.raw is not None:
             return piece.raw
         if isinstance(part, Text | Refusal):
-            return None if is_blank(part.text) else _words(part.text)
+            return None if is_blank(part.text) else text_block(part.text)
         if isinstance(part, Image):
             return {"type": "image_url", "image_url": {"url": part.url}}
         if isinstance(part, Other):
-            return _words(stand_in(piece))
+            return text_block(stand_in(piece))
         return None
 
     def _call(self, call: Call) -> Block:
@@ -124,10 +126,6 @@ class _OpenVikingWriter(DialogueWriter):
         self._out[place] = payload, tuple(dict.fromkeys((*shown, *ids)))
 
 
-def _words(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
 class OpenViking(BuiltInFormat):
     """Lines of OpenViking's `messages.jsonl`."""
 
@@ -135,7 +133,7 @@ class OpenViking(BuiltInFormat):
     _writer = _OpenVikingWriter
 
     def say(self, role: Role, text: str) -> Payload:
-        return {"role": role, "parts": [_words(text)]}
+        return {"role": role, "parts": [text_block(text)]}
 
     def note(self, payload: Payload) -> MessageNote:
         role = check_role(payload, _ROLES)
@@ -212,6 +210,7 @@ def _tool(part: Block) -> list[Piece]:
         arguments = {}
     call = Call(call_id, text(part.get("tool_name")), dumped(arguments))
     status = part.get("tool_status")
+    # Where no status is kept, an output tells that the call is done.
     if status in _OPEN or (status is None and part.get("tool_output") is None):
         return [Piece(call, part)]
     result = Result(call_id, _output(part), error=status == "error")

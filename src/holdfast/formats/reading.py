@@ -14,6 +14,7 @@ from holdfast.domain.message import Image, Other, freeze
 Block = dict[str, Any]
 """A JSON object as a format words it: a message, or a block or an item of one."""
 
+# None and "" are JSON values too, so what could not be read needs a value of its own.
 NOT_JSON = object()
 _decode = msgspec.json.decode
 
@@ -59,6 +60,11 @@ def image(url: Any) -> Image | Other:
     if isinstance(url, str) and url:
         return Image(url)
     return Other("image")
+
+
+def text_block(words: str) -> Block:
+    """Words as a block, which most formats write alike."""
+    return {"type": "text", "text": words}
 
 
 def without(block: Block, keys: Container[str]) -> Block:

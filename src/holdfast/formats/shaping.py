@@ -64,6 +64,8 @@ class DialogueWriter:
                 if payload is None:
                     continue
             shaped = payload, step.shows if source is None else (source.id,)
+            # Neighbours are gathered and joined once: joined two by two, a long run would be copied
+            # again with each of them.
             if joins:
                 run = run or [out[-1]]
                 run.append(shaped)
@@ -140,6 +142,7 @@ def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
 
 def public(payload: Block) -> Block:
     """The payload without private keys: a provider refuses what it doesn't know."""
+    # Nearly no payload has one, and is then passed on without a copy.
     if any(key.startswith("_") for key in payload):
         return {key: value for key, value in payload.items() if not key.startswith("_")}
     return payload

@@ -59,19 +59,21 @@ class Option:
 
 
 def _options(name: str) -> list[Option]:
-    parser, _ = parser_of(name)
-    return [Option(action) for action in parser._actions if action.option_strings]
+    return [option for option in _arguments(name) if option.names]
 
 
 def _places(name: str) -> list[str]:
     """What may stand in the places of a command's arguments, where that is one of a few words."""
+    words: list[str] = []
+    for argument in _arguments(name):
+        if not argument.names:
+            words += argument.choices
+    return words
+
+
+def _arguments(name: str) -> list[Option]:
     parser, _ = parser_of(name)
-    return [
-        str(choice)
-        for action in parser._actions
-        if not action.option_strings
-        for choice in action.choices or ()
-    ]
+    return [Option(action) for action in parser._actions]
 
 
 def _words() -> Iterator[tuple[str, list[str]]]:
@@ -80,13 +82,10 @@ def _words() -> Iterator[tuple[str, list[str]]]:
     for group in GROUPS:
         yield group, [*below(group), "--help"]
     for name in COMMANDS:
-        yield (
-            name,
-            [
-                *_places(name),
-                *(each for option in _options(name) for each in option.names),
-            ],
-        )
+        words = _places(name)
+        for option in _options(name):
+            words += option.names
+        yield name, words
 
 
 def _values() -> Iterator[tuple[str, list[str]]]:
@@ -96,7 +95,19 @@ def _values() -> Iterator[tuple[str, list[str]]]:
     for name in COMMANDS:
         for option in _options(name):
             if option.takes:
-                yield from ((f"{name} {each}", option.choices) for each in option.names)
+                for each in option.names:
+                    yield f"{name} {each}", option.choices
+
+
+def _filled(template: str, words: list[str], values: list[str]) -> str:
+    """The script of a shell that has cases: one for what may follow, one for what an option
+    takes.
+    """
+    known = " | ".join(f'"{name}"' for name, _ in _words() if name)
+    between = "\n    "
+    return template.format(
+        commands=known, words=between.join(words), values=between.join(values)
+    )
 
 
 BASH = """\
@@ -123,15 +134,14 @@ complete -o default -F _holdfast holdfast
 
 
 def _bash() -> str:
-    known = " | ".join(f'"{name}"' for name, _ in _words() if name)
-    words = "\n    ".join(
-        f'"{name}") words="{" ".join(after)}" ;;' for name, after in _words()
-    )
-    values = "\n    ".join(
-        f'"{name}") COMPREPLY=($(compgen -W "{" ".join(choices)}" -- "$current")); return ;;'
-        for name, choices in _values()
-    )
-    return BASH.format(commands=known, words=words, values=values)
+    words = []
+    for name, after in _words():
+        words.append(f'"{name}") words="{" ".join(after)}" ;;')
+    values = []
+    for name, choices in _values():
+        offered = f'COMPREPLY=($(compgen -W "{" ".join(choices)}" -- "$current"))'
+        values.append(f'"{name}") {offered}; return ;;')
+    return _filled(BASH, words, values)
 
 
 ZSH = """\
@@ -157,64 +167,53 @@ compdef _holdfast holdfast
 
 
 def _zsh() -> str:
-    known = " | ".join(f'"{name}"' for name, _ in _words() if name)
-    words = "\n    ".join(
-        f'"{name}") compadd -- '
-        f"{' '.join(after)}{'; [[ $PREFIX == -* ]] || _files' if name in COMMANDS else ''} ;;"
-        for name, after in _words()
-    )
-    values = "\n    ".join(
-        f'"{name}") {"compadd -- " + " ".join(choices) if choices else "_files"}; return ;;'
-        for name, choices in _values()
-    )
-    return ZSH.format(commands=known, words=words, values=values)
+    words = []
+    for name, after in _words():
+        # Arguments of a command may be paths, where no option is being typed.
+        files = "; [[ $PREFIX == -* ]] || _files" if name in COMMANDS else ""
+        words.append(f'"{name}") compadd -- {" ".join(after)}{files} ;;')
+    values = []
+    for name, choices in _values():
+        offered = f"compadd -- {' '.join(choices)}" if choices else "_files"
+        values.append(f'"{name}") {offered}; return ;;')
+    return _filled(ZSH, words, values)
 
 
 def _fish() -> str:
     lines = ["# Completion of holdfast for fish.", "complete -c holdfast -f"]
-    for word, about in below("").items():
-        lines.append(
-            f"complete -c holdfast -n __fish_use_subcommand -a {word} -d {_quoted(about)}"
-        )
+    lines += _fish_words("__fish_use_subcommand", "")
     for group in GROUPS:
         seen = (
-            f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from "
-            f"{' '.join(below(group))}"
+            f"__fish_seen_subcommand_from {group}; and not __fish_seen_subcommand_from"
         )
-        for word, about in below(group).items():
-            lines.append(
-                f"complete -c holdfast -n {_quoted(seen)} -a {word} -d {_quoted(about)}"
-            )
+        lines += _fish_words(_quoted(f"{seen} {' '.join(below(group))}"), group)
     for name in COMMANDS:
-        when = _quoted(
-            "; and ".join(
-                f"__fish_seen_subcommand_from {word}" for word in name.split()
-            )
-        )
-        if places := _places(name):
-            lines.append(
-                f"complete -c holdfast -n {when} -a {_quoted(' '.join(places))}"
-            )
-        lines += [
-            f"complete -c holdfast -n {when} {_fish_option(option)}"
-            for option in _options(name)
-        ]
+        words = [f"__fish_seen_subcommand_from {word}" for word in name.split()]
+        command = f"complete -c holdfast -n {_quoted('; and '.join(words))}"
+        places = _places(name)
+        if places:
+            lines.append(f"{command} -a {_quoted(' '.join(places))}")
+        for option in _options(name):
+            lines.append(f"{command} {_fish_option(option)}")
     return "\n".join(lines) + "\n"
 
 
+def _fish_words(when: str, group: str) -> list[str]:
+    lines = []
+    for word, about in below(group).items():
+        lines.append(f"complete -c holdfast -n {when} -a {word} -d {_quoted(about)}")
+    return lines
+
+
 def _fish_option(option: Option) -> str:
-    names = " ".join(
-        f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
-        for name in option.names
-    )
-    takes = (
-        f" -x -a {_quoted(' '.join(option.choices))}"
-        if option.choices
-        else " -r -F"
-        if option.takes
-        else ""
-    )
-    return f"{names}{takes} -d {_quoted(option.help)}"
+    words = []
+    for name in option.names:
+        words.append(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}")
+    if option.choices:
+        words.append(f"-x -a {_quoted(' '.join(option.choices))}")
+    elif option.takes:
+        words.append("-r -F")
+    return f"{' '.join(words)} -d {_quoted(option.help)}"
 
 
 def _quoted(text: str) -> str:

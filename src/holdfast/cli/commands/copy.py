@@ -15,15 +15,10 @@ SHOWN = 5
 
 def options(parser: Parser) -> None:
     place = "a store: a file, or postgresql://…"
-    parser.add_argument("source", metavar="SOURCE", help=place)
-    parser.add_argument(
-        "target", metavar="TARGET", help=f"{place}; created if it does not exist"
-    )
-    parser.add_argument(
-        "--tenant",
-        metavar="NAME",
-        help="the tenant whose sessions to copy (default: all tenants)",
-    )
+    parser.add_value("source", "SOURCE", place)
+    parser.add_value("target", "TARGET", f"{place}; created if it does not exist")
+    tenant = "the tenant whose sessions to copy (default: all tenants)"
+    parser.add_value("--tenant", "NAME", tenant)
     parser.add_json()
 
 
@@ -38,6 +33,7 @@ def run(options: Any, out: Output) -> int:
     With --json, one object: `sessions`, `entries`, `added`, `digest`, `in_use`, `differences`, `salvaged`.
     """
     insist(options.source, remedy="check the path, there is nothing to copy")
+    # The bar goes away also when the copy fails: an error begins on a line of its own.
     try:
         copied = holdfast.copy(
             options.source,
@@ -50,63 +46,60 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json(copied)
     else:
-        _tell(out, copied)
+        _show(out, copied)
     return WRONG if copied.differences or copied.salvaged else DONE
 
 
-def _tell(out: Output, copied: Any) -> None:
+def _show(out: Output, copied: Any) -> None:
     for each in copied.differences:
-        out.line(*_named(each), f", entry {each.seq}: {each.problem}")
+        _show_entry(out, each, each.seq, each.problem)
         if each.source_digest or each.target_digest:
-            out.line(
-                f"    source {each.source_digest or 'has none'}, target "
-                f"{each.target_digest or 'has none'}"
-            )
+            source = each.source_digest or "has none"
+            out.line(f"    source {source}, target {each.target_digest or 'has none'}")
     for each in copied.salvaged:
         for seq in each.seqs[:SHOWN]:
-            out.line(
-                *_named(each),
-                f", entry {seq}: it can't be read, and is a placeholder in the target",
-            )
-        if len(each.seqs) > SHOWN:
-            out.line(
-                f"    and {units.many(len(each.seqs) - SHOWN, 'entry', 'entries')} more"
-            )
-    held = (
-        f"{units.many(copied.sessions, 'session')}, "
-        f"{units.many(copied.entries, 'entry', 'entries')}"
-    )
-    out.say(
-        f"The same in both: {held}, {copied.added:,} of them new; digest {copied.digest}."
-    )
-    if copied.in_use:
-        count = units.many(len(copied.in_use), "session")
-        out.tell(
-            f"In use: {count}, copied up to the turn that is running. Copy again when it is over."
-        )
-    if copied.differences:
-        left = units.many(len(copied.differences), "session")
-        out.tell(f"Left as they are: {left}. What is in the target is never changed.")
-    if copied.salvaged:
-        some = units.many(len(copied.salvaged), "session")
-        out.tell(
-            f"With entries that can't be read: {some}. `holdfast store check` tells what is wrong."
-        )
+            problem = "it can't be read, and is a placeholder in the target"
+            _show_entry(out, each, seq, problem)
+        left = len(each.seqs) - SHOWN
+        if left > 0:
+            out.line(f"    and {units.many(left, 'entry', 'entries')} more")
+    sessions = units.many(copied.sessions, "session")
+    entries = units.many(copied.entries, "entry", "entries")
+    new = f"{copied.added:,} of them new; digest {copied.digest}"
+    out.say(f"The same in both: {sessions}, {entries}, {new}.")
+    for heading, found, hint in (
+        (
+            "In use",
+            copied.in_use,
+            ", copied up to the turn that is running. Copy again when it is over.",
+        ),
+        (
+            "Left as they are",
+            copied.differences,
+            ". What is in the target is never changed.",
+        ),
+        (
+            "With entries that can't be read",
+            copied.salvaged,
+            ". `holdfast store check` tells what is wrong.",
+        ),
+    ):
+        if found:
+            out.tell(f"{heading}: {units.many(len(found), 'session')}{hint}")
 
 
-def _named(each: Any) -> tuple[tuple[str, str], str]:
-    """A session as a report names it."""
-    return (
-        f"session {each.session_id[:SHORT]}",
-        "strong",
-    ), f" ({each.key})" if each.key is not None else ""
+def _show_entry(out: Output, each: Any, seq: int, problem: str) -> None:
+    key = f" ({each.key})" if each.key is not None else ""
+    session = f"session {each.session_id[:SHORT]}"
+    out.line((session, "strong"), f"{key}, entry {seq}: {problem}")
 
 
 class _Bar:
     """How far it has come, in one line. It is drawn anew when a thousandth more is done."""
 
     def __init__(self, out: Output) -> None:
-        self._out, self._drawn = out, -1
+        self._out = out
+        self._drawn = -1
 
     def show(self, progress: Any) -> None:
         total = max(progress.entries_total, 1)
@@ -114,7 +107,6 @@ class _Bar:
         if done * 1000 // total == self._drawn:
             return
         self._drawn = done * 1000 // total
-        sessions = (
-            f"{progress.sessions:,} of {units.many(progress.sessions_total, 'session')}"
-        )
-        self._out.bar(done, total, f"{sessions}, {done:,} of {total:,} entries")
+        sessions = units.many(progress.sessions_total, "session")
+        entries = f"{done:,} of {total:,} entries"
+        self._out.bar(done, total, f"{progress.sessions:,} of {sessions}, {entries}")

@@ -9,7 +9,7 @@ from holdfast.cli.commands.doctor_heal import FORMS, heal
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
 from holdfast.cli.render.diagnosis import (
-    SCHEMA,
+    as_json,
     explained,
     no_such_rule,
     shown,
@@ -27,28 +27,19 @@ OUT = (
 def options(parser: Parser) -> None:
     parser.usage = f"{parser.prog} PATH... [options]"
     help = "a store: a file, a folder, or a folder with stores in it"
-    parser.add_argument("paths", metavar="PATH", nargs="*", help=help)
+    parser.add_value("paths", "PATH", help, nargs="*")
     explain = "explain a rule, or list all rules with `--explain all`"
-    parser.add_argument("--explain", metavar="RULE", help=explain)
+    parser.add_value("--explain", "RULE", explain)
     only = "check only this rule; may be repeated, and `*` matches anything"
-    parser.add_argument(
-        "--only", metavar="RULE", action="append", default=[], help=only
-    )
-    parser.add_argument("--session", metavar="ID", help="examine only this session")
-    parser.add_argument("--heal", metavar="OUT", help=OUT)
+    parser.add_value("--only", "RULE", only, action="append", default=[])
+    parser.add_value("--session", "ID", "examine only this session")
+    parser.add_value("--heal", "OUT", OUT)
     form = f"what the healed copy is: {', '.join(FORMS)} (default: holdfast)"
-    parser.add_argument(
-        "--as",
-        dest="form",
-        metavar="FORM",
-        choices=tuple(FORMS),
-        default="holdfast",
-        help=form,
+    parser.add_value(
+        "--as", "FORM", form, dest="form", choices=tuple(FORMS), default="holdfast"
     )
     accept = "also apply this rule's remedy, which is not applied by default; may be repeated"
-    parser.add_argument(
-        "--accept", metavar="RULE", action="append", default=[], help=accept
-    )
+    parser.add_value("--accept", "RULE", accept, action="append", default=[])
     parser.add_json()
 
 
@@ -78,6 +69,7 @@ def run(options: Any, out: Output) -> int:
         return explained(options.explain, out)
     if not options.paths:
         raise Stop(USAGE, "Which store? Give its path; see `holdfast doctor --help`.")
+    # Before any store is read, which may take long.
     for name in (*options.only, *options.accept):
         _insist_on_rule(name)
     if options.heal is not None:
@@ -86,19 +78,13 @@ def run(options: Any, out: Output) -> int:
     reports = doctor_examine.examine(
         stores, out, only=options.only, session=options.session
     )
-    come_to = totals(reports)
     if out.is_json:
-        out.json(
-            {
-                "schema": SCHEMA,
-                "stores": [report.as_json() for report in reports],
-                "totals": come_to,
-            }
-        )
+        out.json(as_json(reports, totals(reports)))
     else:
         shown(reports, out)
         if len(reports) > 1:
-            shown_totals(come_to, reports, out)
+            shown_totals(totals(reports), reports, out)
+    # A store that can't be read outweighs findings: nobody knows what is wrong with it.
     if any(report.is_unreadable for report in reports):
         return NOT_FOUND
     return WRONG if any(report.findings for report in reports) else DONE

@@ -3,6 +3,7 @@ has come.
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from holdfast.cli.codes import USAGE, Stop
 from holdfast.cli.output import Output
@@ -28,14 +29,11 @@ def find(paths: Sequence[str], out: Output) -> list[Found]:
 
 def _insist_on_path(path: str) -> None:
     if is_address(path):
-        problem = (
-            f"`{shown(path)}` is a database, and the doctor reads files, of other programs "
-            "and of Holdfast."
-        )
         raise Stop(
             USAGE,
-            f"{problem} `holdfast store check --store ADDRESS` checks a Holdfast store in "
-            "PostgreSQL.",
+            f"`{shown(path)}` is a database, and the doctor reads files, of other programs "
+            "and of Holdfast. `holdfast store check --store ADDRESS` checks a Holdfast "
+            "store in PostgreSQL.",
         )
 
 
@@ -50,10 +48,8 @@ def examine(
     reports: list[exam.Report] = []
     try:
         for kind, path in stores:
-            _show(
-                out, len(reports), len(stores), exam.Report(kind, path, False, 0, 0, [])
-            )
-            progress = lambda so_far: _show(out, len(reports), len(stores), so_far)  # noqa: E731
+            progress = partial(_show, out, len(reports), len(stores))
+            progress(exam.Report(kind, path, False, 0, 0, []))
             reports.append(
                 exam.examine(kind, path, only=only, session=session, progress=progress)
             )
@@ -65,12 +61,8 @@ def examine(
 def _show(out: Output, done: int, total: int, now: exam.Report) -> None:
     sessions = units.many(now.sessions, "session")
     if total == 1:
-        out.over(
-            f"Examining {now.path}: {sessions}, {units.many(now.messages, 'message')}"
-        )
+        messages = units.many(now.messages, "message")
+        out.over(f"Examining {now.path}: {sessions}, {messages}")
     else:
-        out.bar(
-            done,
-            total,
-            f"{done:,} of {units.many(total, 'store')}, {now.path}: {sessions}",
-        )
+        stores = f"{done:,} of {units.many(total, 'store')}"
+        out.bar(done, total, f"{stores}, {now.path}: {sessions}")

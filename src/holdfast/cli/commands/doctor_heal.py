@@ -15,13 +15,12 @@ from holdfast.cli.codes import DONE, NOT_FOUND, USAGE, WRONG, Stop
 from holdfast.cli.commands import doctor_examine
 from holdfast.cli.commands.doctor_examine import Found
 from holdfast.cli.output import Output
-from holdfast.cli.render.diagnosis import SCHEMA, shown, shown_totals
+from holdfast.cli.render.diagnosis import as_json, shown, shown_totals
 from holdfast.doctor import detect, exam
 from holdfast.doctor.finding import Change, Finding
-from holdfast.doctor.subject import Healed
 from holdfast.doctor.totals import totals
 from holdfast.errors import StoreUnavailable
-from holdfast.exporters import units
+from holdfast.exporters.units import many
 from holdfast.importers.detect import source_of
 from holdfast.importers.own_folder import OwnFolder
 from holdfast.runtime.transfer.import_store import bring
@@ -45,7 +44,7 @@ names.
 class Copy(msgspec.Struct):
     """What became of one store; `out` is None when there was nothing to be read in it."""
 
-    path: str
+    report: exam.Report
     out: str | None
     changes: list[Change] = []
     left: list[Finding] = []
@@ -54,7 +53,7 @@ class Copy(msgspec.Struct):
         """For programs: these fields, in this order."""
         left = [finding.as_json() for finding in self.left]
         return {
-            "path": self.path,
+            "path": self.report.path,
             "out": self.out,
             "changes": self.changes,
             "left": left,
@@ -68,25 +67,24 @@ def heal(options: Any, out: Output) -> int:
     stores = doctor_examine.find(options.paths, out)
     for kind, path in stores:
         _insist_on_form(options.form, kind, path)
+    # Before the long work; what appears there meanwhile is found when the copies are moved.
     if os.path.lexists(options.heal):
         raise Stop(
             USAGE, f"`{options.heal}` exists already; give a path that does not."
         )
     several = _are_several(stores, options)
-    reports = doctor_examine.examine(stores, out)
     places = _places(stores, options) if several else [""]
     copies = []
+    reports = doctor_examine.examine(stores, out)
     for report, place in zip(reports, places, strict=True):
         to = None if report.is_unreadable else os.path.join(options.heal, place)
-        copies.append(Copy(report.path, to))
+        copies.append(Copy(report, to))
     if any(copy.out for copy in copies):
-        _write(stores, copies, options, out)
-        for report, copy in zip(reports, copies, strict=True):
-            if copy.out:
-                copy.left = _left(copy.out, report, options)
-    _show(reports, copies, options, out, several=several)
+        _write(copies, options, out)
+    _show(copies, options, out, several=several)
     if any(copy.out is None for copy in copies):
         return NOT_FOUND
+    # What is left is found in the copies themselves, not inferred from what was done.
     return WRONG if any(copy.left for copy in copies) else DONE
 
 
@@ -114,6 +112,7 @@ def _places(stores: Sequence[Found], options: Any) -> list[str]:
     """
     paths = [os.path.abspath(path) for _, path in stores]
     given = [os.path.abspath(path) for path in options.paths]
+    # One folder was given: places in it stay as they are, however deep the stores lie.
     if len(given) == 1:
         within = given[0]
     else:
@@ -152,9 +151,7 @@ def _apart(places: Sequence[str]) -> list[str]:
     return names
 
 
-def _write(
-    stores: Sequence[Found], copies: Sequence[Copy], options: Any, out: Output
-) -> None:
+def _write(copies: Sequence[Copy], options: Any, out: Output) -> None:
     """Writes the copies in a folder of its own beside their place, and moves them there when all
     are whole: nothing else there is ever touched, and what could not be written whole is not left
     behind.
@@ -162,32 +159,35 @@ def _write(
     to = Path(os.path.abspath(options.heal))
     with _folder_beside(to) as folder:
         whole = folder.path / "whole" / to.name
-        for number, ((kind, _), copy) in enumerate(zip(stores, copies, strict=True)):
+        for number, copy in enumerate(copies):
             if copy.out is None:
                 continue
             if len(copies) > 1:
-                out.bar(number, len(copies), f"healing {copy.path}")
+                out.bar(number, len(copies), f"healing {copy.report.path}")
             place = whole / Path(os.path.abspath(copy.out)).relative_to(to)
             place.parent.mkdir(parents=True, exist_ok=True)
-            copy.changes = _write_one(kind, copy, place, folder.path / "made", options)
+            copy.changes = _write_one(copy, place, folder.path / "made", options)
         out.over(None)
         _move(whole, to)
+    for copy in copies:
+        if copy.out is not None:
+            copy.left = _left(copy.out, copy.report, options)
 
 
-def _write_one(
-    kind: str, copy: Copy, place: Path, folder: Path, options: Any
-) -> list[Change]:
+def _write_one(copy: Copy, place: Path, folder: Path, options: Any) -> list[Change]:
     """One copy, made in a folder that is removed with all that came into being beside it: what
     stands beside a store, its index of words, is made anew when it is needed.
     """
-    subject = detect.open_subject(kind, copy.path)
+    kind, path = copy.report.kind, copy.report.path
+    subject = detect.open_subject(kind, path)
     folder.mkdir()
     try:
         made = folder / place.name
         healed = subject.healed(exam.accepting(options.accept))
         try:
             if FORMS[options.form] is None and kind != detect.OWN:
-                _write_own(healed, str(made), copy.path)
+                with holdfast.open(str(made)) as store:
+                    bring(store, healed.sessions(), source=source_of(path))
             else:
                 healed.write(str(made))
         except StoreUnavailable as error:
@@ -208,11 +208,6 @@ def _folder_beside(out: Path) -> OwnFolder:
         raise Stop(
             USAGE, f"Nothing can be written to `{out.parent}`: {error.strerror}."
         ) from error
-
-
-def _write_own(healed: Healed, to: str, path: str) -> None:
-    with holdfast.open(to) as store:
-        bring(store, healed.sessions(), source=source_of(path))
 
 
 def _move(made: Path, out: Path) -> None:
@@ -242,43 +237,32 @@ def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
         found += exam.examine(kind, path).findings
     same = {(finding.rule.name, finding.session) for finding in found}
     accepts = exam.accepting(options.accept)
-    lost: list[Finding] = []
     for finding in report.findings:
-        is_found = (finding.rule.name, finding.session) in same
-        if not is_found and not accepts(finding.rule) and finding.severity != "info":
-            lost.append(finding)
-    return [*found, *lost]
+        is_lost = (finding.rule.name, finding.session) not in same
+        if is_lost and not accepts(finding.rule) and finding.severity != "info":
+            found.append(finding)
+    return found
 
 
-def _show(
-    reports: Sequence[exam.Report],
-    copies: Sequence[Copy],
-    options: Any,
-    out: Output,
-    *,
-    several: bool,
-) -> None:
+def _show(copies: Sequence[Copy], options: Any, out: Output, *, several: bool) -> None:
+    reports = [copy.report for copy in copies]
     changes = sum(len(copy.changes) for copy in copies)
     left = sum(len(copy.left) for copy in copies)
     come_to = totals(reports, changes=changes, left=left)
-    written = any(copy.out for copy in copies)
+    written = [copy for copy in copies if copy.out]
     if out.is_json:
-        stores = [report.as_json() for report in reports]
-        answer = {"schema": SCHEMA, "stores": stores, "totals": come_to}
+        answer = as_json(reports, come_to)
         if written:
             answer["healed"] = _healed_json(copies, options, several=several)
         out.json(answer)
         return
     shown(reports, out)
-    for copy in copies:
-        if copy.out:
-            _show_one(copy, out)
+    for copy in written:
+        _show_one(copy, out)
     if several:
         shown_totals(come_to, reports, out)
     if several and written:
-        done = (
-            f"{units.many(changes, 'change')}; the healed copies are in {options.heal}"
-        )
+        done = f"{many(changes, 'change')}; the healed copies are in {options.heal}"
         rest = f" ({left:,} left)" if left else ""
         out.line((done, "good"), rest)
 
@@ -287,31 +271,31 @@ def _healed_json(
     copies: Sequence[Copy], options: Any, *, several: bool
 ) -> dict[str, Any]:
     healed = {"out": options.heal, "as": options.form}
+    made = [copy.as_json() for copy in copies]
     if several:
-        return {**healed, "stores": [copy.as_json() for copy in copies]}
-    made = copies[0].as_json()
-    return {**healed, "changes": made["changes"], "left": made["left"]}
+        return {**healed, "stores": made}
+    return {**healed, "changes": made[0]["changes"], "left": made[0]["left"]}
 
 
 def _show_one(copy: Copy, out: Output) -> None:
     for change in copy.changes:
-        session = f" in {change.session}" if change.session else ""
-        out.line((change.rule, "strong"), f"{session} at {change.place}")
+        where = _where(change)
+        out.line((change.rule, "strong"), where)
         out.line(("  before: ", "quiet"), change.before)
         out.line(("  after:  ", "quiet"), change.after)
     if copy.changes:
         out.line()
-    done = (
-        f"{units.many(len(copy.changes), 'change')}; the healed copy is at {copy.out}"
-    )
-    out.line((done, "good"))
+    changes = many(len(copy.changes), "change")
+    out.line((f"{changes}; the healed copy is at {copy.out}", "good"))
     for finding in copy.left:
         rule = finding.rule.name
         why = f"`--accept {rule}` heals it"
         if finding.policy == "report":
             why = "can't be healed from this store"
-        session = f" in {finding.session}" if finding.session else ""
-        out.line(
-            ("left: ", "hit"),
-            f"{rule}{session} at {finding.place}: {finding.measured} ({why})",
-        )
+        place = f"{rule}{_where(finding)}"
+        out.line(("left: ", "hit"), f"{place}: {finding.measured} ({why})")
+
+
+def _where(found: Change | Finding) -> str:
+    session = f" in {found.session}" if found.session else ""
+    return f"{session} at {found.place}"

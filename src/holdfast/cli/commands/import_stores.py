@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 import holdfast
 from holdfast.cli.codes import DONE, NOT_FOUND, OPERATOR, USAGE, Stop
 from holdfast.cli.output import Output
-from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser
+from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser, default_store
 from holdfast.cli.targets import is_address
 from holdfast.doctor.holdfast import records as own_stores
 from holdfast.engine.address import shown
@@ -29,6 +29,10 @@ OWN, OWN_STORE = "holdfast", "holdfast store"
 """A session that `holdfast export` wrote; a whole store of ours, which `holdfast copy`
 brings over.
 """
+Brought = tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]
+"""What came of a store, the records that could not be read, and how many there are of each type
+that no reader knows.
+"""
 WHOLE = "the whole store"
 COMMANDS_MAX = 3
 
@@ -36,34 +40,25 @@ COMMANDS_MAX = 3
 def options(parser: Parser) -> None:
     parser.usage = f"{parser.prog} PATH... [options]"
     help = "a store of another program: a file, a folder, or a folder with stores in it"
-    parser.add_argument("paths", metavar="PATH", nargs="+", help=help)
+    parser.add_value("paths", "PATH", help, nargs="+")
     into = (
         f"the Holdfast store, created if there is none (default: ${STORE_VARIABLE}, "
         f"else {STORE})"
     )
-    parser.add_argument(
-        "--into",
-        metavar="STORE",
-        default=os.environ.get(STORE_VARIABLE) or STORE,
-        help=into,
-    )
-    parser.add_argument(
-        "--tenant",
-        metavar="NAME",
-        default="default",
-        help="the tenant they go to (default: default)",
-    )
-    parser.add_argument("--session", metavar="ID", help="import only this session")
+    parser.add_value("--into", "STORE", into, default=default_store())
+    tenant = "the tenant they go to (default: default)"
+    parser.add_value("--tenant", "NAME", tenant, default="default")
+    parser.add_value("--session", "ID", "import only this session")
     same = (
         "this is the store that was brought from OTHER before: it has moved, or is a copy that "
         "went on"
     )
-    parser.add_argument("--same-as", metavar="OTHER", help=same)
+    parser.add_value("--same-as", "OTHER", same)
     owed = (
         "replies that an exported session owed are owed again, and gateways will send them "
         "(default: they are not)"
     )
-    parser.add_argument("--with-outbox", action="store_true", help=owed)
+    parser.add_switch("--with-outbox", owed)
     parser.add_json()
 
 
@@ -94,6 +89,7 @@ def run(options: Any, out: Output) -> int:
             USAGE,
             f"--same-as is for one store, and there are {len(found)} at these paths.",
         )
+    # One store after another, each told when it is in: what came before a failure has come.
     stores = []
     code = DONE
     with holdfast.open(options.into, tenant=options.tenant) as store:
@@ -118,12 +114,10 @@ def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
     reported later. Holdfast stores are reported here, but for the one that the others go to.
     """
     if is_address(path):
-        problem = (
-            f"`{shown(path)}` is a database, and import reads files of other programs."
-        )
         raise Stop(
             USAGE,
-            f"{problem} `holdfast copy` brings a Holdfast store over, from there too.",
+            f"`{shown(path)}` is a database, and import reads files of other programs. "
+            "`holdfast copy` brings a Holdfast store over, from there too.",
         )
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
@@ -155,9 +149,9 @@ def _kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _is_same(path: str, into: str) -> bool:
-    return (
-        not is_address(into) and os.path.exists(into) and os.path.samefile(path, into)
-    )
+    if is_address(into) or not os.path.exists(into):
+        return False
+    return os.path.samefile(path, into)
 
 
 def _is_ours(stores: list[str], into: str) -> str:
@@ -182,13 +176,14 @@ def _import_or_report(
     out: Output,
     *,
     alone: bool,
-) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
+) -> Brought:
     """Brings a store over. One that can't be read keeps none of the others from coming."""
     try:
         if kind != detect.UNKNOWN:
             return _bring(store, kind, path, options, out)
         problem = damage_at(path) or "It was damaged, and is gone by now."
     except StoreUnavailable as error:
+        # The target can't be used, or there is nothing else to go on with.
         if alone or error.where != path:
             raise
         problem = str(error)
@@ -197,7 +192,7 @@ def _import_or_report(
 
 def _bring(
     store: holdfast.Store, kind: str, path: str, options: Any, out: Output
-) -> tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]:
+) -> Brought:
     if kind == OWN:
         return restore(store, Path(path), outbox=options.with_outbox), [], {}
     reader = detect.open_reader(kind, path)
@@ -206,7 +201,8 @@ def _bring(
     try:
         if out.is_watched:  # only a progress bar needs to know how many there are
             total = sum(1 for _ in reader.sessions(session))
-        source = detect.source_of(path if options.same_as is None else options.same_as)
+        known_as = path if options.same_as is None else options.same_as
+        source = detect.source_of(known_as)
         brought = bring(
             store,
             reader.sessions(session),

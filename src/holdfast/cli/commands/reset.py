@@ -11,13 +11,9 @@ from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("key", metavar="KEY", help="the key, as the program knows it")
-    parser.add_argument(
-        "--reason",
-        metavar="TEXT",
-        default="command",
-        help="noted in the log (default: command)",
-    )
+    parser.add_value("key", "KEY", "the key, as the program knows it")
+    reason = "noted in the log (default: command)"
+    parser.add_value("--reason", "TEXT", reason, default="command")
     parser.add_yes()
     parser.add_store()
 
@@ -34,23 +30,19 @@ def run(options: Any, out: Output) -> int:
     with opened(options) as store:
         old = session_of(store, KEY + options.key)
         info = old.info()
-        told: dict[str, Any] = {"key": options.key, "ended": old.id}
+        facts: dict[str, Any] = {"key": options.key, "ended": old.id}
         plan = [
             f"Session {old.id[:SHORT]} of `{options.key}` (epoch {old.epoch}, "
             f"{units.many(info.messages, 'message')}, {info.state}) will end, and a new one begin."
         ]
         if info.running is not None:
             plan.append("The turn that is running in it will be interrupted.")
-        if not agreed(
-            options,
-            out,
-            plan,
-            line=again(options, "reset", options.key, "--reason", options.reason),
-        ):
-            return not_done(out, told)
+        line = again(options, "reset", options.key, "--reason", options.reason)
+        if not agreed(options, out, plan, line=line):
+            return not_done(out, facts)
         new = store.reset(options.key, reason=options.reason)
     if out.is_json:
-        out.json({"done": True, **told, "id": new.id, "epoch": new.epoch})
+        out.json({"done": True, **facts, "id": new.id, "epoch": new.epoch})
     else:
         out.line(new.id)
     return DONE

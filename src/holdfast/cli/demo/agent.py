@@ -36,18 +36,16 @@ def answer(
     with session.turn(question) as turn:
         while True:
             sent.append(turn.context("openai.chat"))
-            for text in turn.deliver(
-                model.stream(sent[-1], pace_s=pace_s), format="openai.chat"
-            ):
+            chunks = model.stream(sent[-1], pace_s=pace_s)
+            for text in turn.deliver(chunks, format="openai.chat"):
                 show(text)
-            spoken = [
-                message
-                for message in turn.context("openai.chat")
-                if message["role"] == "assistant"
-            ][-1]
-            if not spoken.get("tool_calls"):
+            calls: list[dict[str, Any]] = []
+            for message in turn.context("openai.chat"):
+                if message["role"] == "assistant":
+                    calls = message.get("tool_calls") or []
+            if not calls:
                 return sent
-            for call in spoken["tool_calls"]:
+            for call in calls:
                 _run(turn, call)
 
 

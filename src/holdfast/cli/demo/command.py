@@ -51,9 +51,8 @@ def _demo(where: str, *, json: bool, kept: bool) -> int:
         from holdfast.cli.demo.screen import Screen
 
         screen = Screen(where if kept else None)
-        facts = scenario.play(
-            where, screen, pace_s=PACE_S if screen.is_live else PACE_OF_MACHINES_S
-        )
+        pace_s = PACE_S if screen.is_live else PACE_OF_MACHINES_S
+        facts = scenario.play(where, screen, pace_s=pace_s)
         checks = scenario.check(facts)
         screen.judged(checks)
     return 0 if all(checks.values()) else 1
@@ -62,13 +61,13 @@ def _demo(where: str, *, json: bool, kept: bool) -> int:
 def _print_json(facts: object, checks: dict[str, bool], store: str | None) -> None:
     import msgspec
 
-    told = {
+    answer = {
         "schema": SCHEMA,
         "version": __version__,
         "store": store,
         **msgspec.to_builtins(facts),
+        "checks": checks,
+        "held": all(checks.values()),
     }
-    told |= {"checks": checks, "held": all(checks.values())}
-    sys.stdout.write(
-        msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
-    )
+    pretty = msgspec.json.format(msgspec.json.encode(answer), indent=2)
+    sys.stdout.write(pretty.decode() + "\n")

@@ -28,9 +28,12 @@ MIDDLE = "as soon as they have conf"
 Much is left to say, so that a slow machine kills in time, too.
 """
 
+TABLE = {"place": "Casa Lola", "at": "20:00"}
 PIECES = (3, 5, 2, 7, 4, 6)
 
 Chunk = dict[str, Any]
+Reply = tuple[Chunk, str | None]
+"""The delta of a chunk, and why the reply ends, if it does."""
 
 
 def stream(context: Sequence[Any], *, pace_s: float) -> Iterator[Chunk]:
@@ -46,19 +49,17 @@ def stream(context: Sequence[Any], *, pace_s: float) -> Iterator[Chunk]:
         }
 
 
-def _reply(context: Sequence[Any]) -> Iterator[tuple[Chunk, str | None]]:
+def _reply(context: Sequence[Any]) -> Iterator[Reply]:
     last = context[-1]
     unknown = any(message.get("content") == INTERRUPTED for message in context)
     if last["role"] == "user":
         if unknown:
-            return _call(
-                "call_3", "look_up_hold", {"place": "Casa Lola", "at": "20:00"}
-            )
+            return _call("call_3", "look_up_hold", TABLE)
         return _call("call_1", "find_table", {"people": 2, "at": "20:00"})
     if unknown:
         return _words(_resumed(context))
     if last["tool_call_id"] == "call_1":
-        return _call("call_2", "hold_table", {"place": "Casa Lola", "at": "20:00"})
+        return _call("call_2", "hold_table", TABLE)
     return _words(ANSWER)
 
 
@@ -66,12 +67,11 @@ def _resumed(context: Sequence[Any]) -> str:
     """The second turn's answer: it quotes the last words of the first, which it can only know from
     the context.
     """
-    spoken = [
-        m["content"]
-        for m in context
-        if m["role"] == "assistant" and isinstance(m.get("content"), str)
-    ]
-    quoted = " ".join(spoken[-1].split()[-4:]) if spoken else "nothing"
+    quoted = "nothing"
+    for message in context:
+        spoken = message.get("content")
+        if message["role"] == "assistant" and isinstance(spoken, str):
+            quoted = " ".join(spoken.split()[-4:])
     return (
         f"Yes, I was cut off at “{quoted}”. I could not tell whether the table was held, so I "
         "looked it up "
@@ -79,7 +79,7 @@ def _resumed(context: Sequence[Any]) -> str:
     )
 
 
-def _words(text: str) -> Iterator[tuple[Chunk, str | None]]:
+def _words(text: str) -> Iterator[Reply]:
     start = 0
     for size in cycle(PIECES):
         if start >= len(text):
@@ -89,9 +89,7 @@ def _words(text: str) -> Iterator[tuple[Chunk, str | None]]:
     yield {}, "stop"
 
 
-def _call(
-    id: str, name: str, arguments: dict[str, Any]
-) -> Iterator[tuple[Chunk, str | None]]:
+def _call(id: str, name: str, arguments: dict[str, Any]) -> Iterator[Reply]:
     """A tool call; its arguments come in two chunks, as they do in life."""
     text = json.dumps(arguments)
     opening = {

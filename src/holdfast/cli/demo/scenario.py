@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 import holdfast
+from holdfast import Context, Message, Session
 from holdfast.cli.demo import agent, model
 from holdfast.domain.entry import note_of
 from holdfast.domain.ids import turn_id
@@ -143,18 +144,13 @@ def _speak_and_die(
     """The first turn, in a process of its own that is killed when it has said enough; what came out
     of it.
     """
-    command = [
-        sys.executable,
-        "-m",
-        agent.__name__,
-        where,
-        session_id,
-        QUESTION,
-        str(pace_s),
-    ]
+    program = [sys.executable, "-m", agent.__name__]
+    command = [*program, where, session_id, QUESTION, str(pace_s)]
+    # A session of its own: Ctrl-C at the terminal is not meant for the child.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, start_new_session=True
     ) as child:
+        # A child that says nothing is killed, too: the demo always ends.
         guard = threading.Timer(LIMIT_S, child.kill)
         guard.start()
         try:
@@ -168,6 +164,7 @@ def _speak_and_die(
 def _listen(child: "subprocess.Popen[bytes]", audience: Audience) -> str:
     assert child.stdout is not None
     seen = b""
+    # os.read gives what is there; a buffered read would wait for more than was said.
     while piece := os.read(child.stdout.fileno(), 4096):
         seen += piece
         audience.heard(piece.decode(errors="replace"))
@@ -176,50 +173,51 @@ def _listen(child: "subprocess.Popen[bytes]", audience: Audience) -> str:
     return seen.decode(errors="replace")
 
 
-def _look(session: holdfast.Session, context: holdfast.Context, **seen: Any) -> Facts:
-    messages = [_message(message) for message in session.transcript()]
-    calls = [CallFact(call.call_id, call.name, call.state) for call in session.calls()]
+def _look(session: Session, context: Context, **seen: Any) -> Facts:
+    stored = Stored("", [], [])
+    for message in session.transcript():
+        stored.messages.append(_message(message))
+        if message.state == "partial":
+            stored.text += message.text
+    for call in session.calls():
+        stored.calls.append(CallFact(call.call_id, call.name, call.state))
     return Facts(
         session=session.id,
-        stored=Stored(
-            "".join(message.text for message in messages if message.state == "partial"),
-            messages,
-            calls,
-        ),
+        stored=stored,
         context=list(context),
         turns=_turns(session),
         **seen,
     )
 
 
-def _message(message: holdfast.Message) -> MessageFact:
-    calls = [part for part in message.parts if isinstance(part, Call)]
-    results = [part for part in message.parts if isinstance(part, Result)]
-    text = (
-        "" if results else message.text
-    )  # what a tool answered has a place of its own
-    return MessageFact(
-        message.seq, message.role, message.state, message.turn, text, calls, results
+def _message(message: Message) -> MessageFact:
+    fact = MessageFact(
+        message.seq, message.role, message.state, message.turn, message.text, [], []
     )
+    for part in message.parts:
+        if isinstance(part, Call):
+            fact.calls.append(part)
+        elif isinstance(part, Result):
+            fact.results.append(part)
+            fact.text = ""  # what a tool answered has a place of its own
+    return fact
 
 
-def _turns(session: holdfast.Session) -> list[TurnFact]:
+def _turns(session: Session) -> list[TurnFact]:
     turns: dict[int, TurnFact] = {}
     for entry in session.entries():
-        if entry.turn is not None:
-            turn = turns.setdefault(
-                entry.turn, TurnFact(turn_id(session.id, entry.turn))
-            )
-            if entry.kind == "end":
-                note = note_of("end", entry.note)
-                turn.ends.append(note.end)
-                turn.reason = note.reason
+        if entry.turn is None:
+            continue
+        fact = TurnFact(turn_id(session.id, entry.turn))
+        turn = turns.setdefault(entry.turn, fact)
+        if entry.kind == "end":
+            note = note_of("end", entry.note)
+            turn.ends.append(note.end)
+            turn.reason = note.reason
     return list(turns.values())
 
 
-def _carry_on(
-    session: holdfast.Session, audience: Audience, pace_s: float
-) -> SecondTurn:
+def _carry_on(session: Session, audience: Audience, pace_s: float) -> SecondTurn:
     spoken: list[str] = []
 
     def show(text: str) -> None:
@@ -227,16 +225,11 @@ def _carry_on(
         audience.heard(text)
 
     sent = agent.answer(session, SECOND_QUESTION, pace_s=pace_s, show=show)
-    refused = [
-        problem
-        for context in sent
-        for problem in providers.check("openai.chat", context)
-    ]
-    refused += [
-        problem
-        for format in FORMATS
-        for problem in providers.check(format, session.context(format))
-    ]
+    refused: list[str] = []
+    for context in sent:
+        refused += providers.check("openai.chat", context)
+    for format in FORMATS:
+        refused += providers.check(format, session.context(format))
     return SecondTurn(SECOND_QUESTION, list(sent[0]), "".join(spoken), refused)
 
 
@@ -256,25 +249,23 @@ CHECKS = {
 
 def check(facts: Facts) -> dict[str, bool]:
     """What Holdfast promises, judged on these facts, by the names in `CHECKS`."""
-    stored, second = facts.stored, facts.second_turn
+    stored = facts.stored
+    second = facts.second_turn
     assert second is not None
     sent = [message.get("content") for message in second.sent]
-    outcomes = [
-        message["content"] for message in facts.context if message["role"] == "tool"
-    ]
+    asked = [message.text for message in stored.messages if message.role == "user"]
+    ends = [turn.ends for turn in facts.turns]
+    answers = [each["content"] for each in facts.context if each["role"] == "tool"]
+    is_closed = len(answers) == 2 and INTERRUPTED not in answers[0]
     held = (
         facts.exit_code == -9 and 0 < len(facts.seen) < len(model.ANSWER),
-        [message.text for message in stored.messages if message.role == "user"]
-        == [QUESTION],
+        asked == [QUESTION],
         bool(facts.seen) and stored.text.startswith(facts.seen),
-        [turn.ends for turn in facts.turns[:1]] == [["abandoned"]],
+        ends[:1] == [["abandoned"]],
         [call.state for call in stored.calls] == ["done", "unknown"],
-        len(outcomes) == 2
-        and INTERRUPTED not in outcomes[0]
-        and outcomes[1] == INTERRUPTED,
+        is_closed and answers[1] == INTERRUPTED,
         stored.text in sent and sent[-1] == SECOND_QUESTION,
         not second.refused,
-        [turn.ends for turn in facts.turns[1:]] == [["completed"]]
-        and bool(second.answer),
+        ends[1:] == [["completed"]] and bool(second.answer),
     )
     return dict(zip(CHECKS, held, strict=True))

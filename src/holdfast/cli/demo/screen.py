@@ -19,14 +19,12 @@ WIDTH_MAX = 110
 MARGIN = 9
 WORD_MAX = 14
 
-USER, AGENT, TOOL, BAD, GOOD, QUIET = (
-    "cyan",
-    "green",
-    "yellow",
-    "bold red",
-    "bold green",
-    "dim",
-)
+USER = "cyan"
+AGENT = "green"
+TOOL = "yellow"
+BAD = "bold red"
+GOOD = "bold green"
+QUIET = "dim"
 ROLES = {"user": USER, "assistant": AGENT, "tool": TOOL}
 
 
@@ -36,9 +34,8 @@ class Screen(Audience):
     """
 
     def __init__(self, store: str | None) -> None:
-        self._console = Console(
-            highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto"
-        )
+        colours: Any = None if os.environ.get("NO_COLOR") else "auto"
+        self._console = Console(highlight=False, color_system=colours)
         self._console.width = min(self._console.width, WIDTH_MAX)
         self._store = store
         self._column = 0
@@ -62,7 +59,8 @@ class Screen(Audience):
             self._column = MARGIN
         for letter in text:
             if letter == " " and self._column > self._console.width - WORD_MAX:
-                letter, self._column = "\n" + " " * MARGIN, MARGIN - 1
+                letter = "\n" + " " * MARGIN
+                self._column = MARGIN - 1
             out += letter
             self._column += 1
         self._console.print(Text(out, AGENT), end="", soft_wrap=True)
@@ -76,15 +74,10 @@ class Screen(Audience):
         )
 
     def reopened(self, facts: Facts) -> None:
-        say = [
-            f"The turn has ended as {_ends(turn)}: {turn.reason}."
-            for turn in facts.turns
-        ]
-        self._line(
-            "reopened",
-            GOOD,
-            " ".join([f"in {facts.reopened_ms:.0f} ms, by another process.", *say]),
-        )
+        said = f"in {facts.reopened_ms:.0f} ms, by another process."
+        for turn in facts.turns:
+            said += f" The turn has ended as {_ends(turn)}: {turn.reason}."
+        self._line("reopened", GOOD, said)
         self._console.print()
         self._console.print(_side_by_side(facts))
         self._console.print()
@@ -99,16 +92,14 @@ class Screen(Audience):
         self._console.print()
         self._console.print(Rule(style=QUIET))
         for name, held in checks.items():
-            mark, style = ("✓ ", GOOD) if held else ("✗ ", BAD)
-            self._console.print(
-                Text.assemble((mark, style), (CHECKS[name], "" if held else BAD))
-            )
+            pieces = [("✓ ", GOOD), (CHECKS[name], "")]
+            if not held:
+                pieces = [("✗ ", BAD), (CHECKS[name], BAD)]
+            self._console.print(Text.assemble(*pieces))
         broken = list(checks.values()).count(False)
-        verdict = (
-            (f"{broken} of {len(checks)} promises broken.", BAD)
-            if broken
-            else ("All promises kept.", GOOD)
-        )
+        verdict = ("All promises kept.", GOOD)
+        if broken:
+            verdict = (f"{broken} of {len(checks)} promises broken.", BAD)
         store = f" The store is kept in {self._store}" if self._store else ""
         self._console.print(Text.assemble(verdict, store), soft_wrap=True)
 
@@ -140,14 +131,12 @@ def _side_by_side(facts: Facts) -> Table:
     stored = iter(facts.stored.messages)
     for payload in facts.context:
         message = None if payload.get("content") == INTERRUPTED else next(stored, None)
-        if message is None:
-            table.add_row(
-                "", Text("no result: the process died first", QUIET), _sent(payload)
-            )
-        else:
-            table.add_row(
-                _seen(message, facts), _stored(message, facts), _sent(payload)
-            )
+        seen = Text()
+        held = Text("no result: the process died first", QUIET)
+        if message is not None:
+            seen = _seen(message, facts)
+            held = _stored(message, facts)
+        table.add_row(seen, held, _sent(payload))
     for message in stored:
         table.add_row(_seen(message, facts), _stored(message, facts), "")
     return table
@@ -163,28 +152,30 @@ def _seen(message: MessageFact, facts: Facts) -> Text:
 
 def _stored(message: MessageFact, facts: Facts) -> Text:
     states = {call.call_id: call.state for call in facts.stored.calls}
-    about = [states[call.id] for call in message.calls] + (
-        [message.state] if message.state != "complete" else []
-    )
-    calls = [_call(call.name, call.arguments) for call in message.calls]
-    words = [message.text, *calls, *(result.content for result in message.results)]
+    about = []
+    words = [message.text]
+    for call in message.calls:
+        about.append(states[call.id])
+        words.append(_call(call.name, call.arguments))
+    for result in message.results:
+        words.append(result.content)
+    if message.state != "complete":
+        about.append(message.state)
     return _cell(f"{message.seq} {message.role}", about, words, ROLES[message.role])
 
 
 def _sent(payload: dict[str, Any]) -> Text:
     calls = [_call(**call["function"]) for call in payload.get("tool_calls") or ()]
     words = [payload.get("content") or "", *calls]
-    return _cell(
-        payload["role"],
-        [],
-        words,
-        BAD if INTERRUPTED in words else ROLES[payload["role"]],
-    )
+    role = payload["role"]
+    style = BAD if INTERRUPTED in words else ROLES[role]
+    return _cell(role, [], words, style)
 
 
 def _call(name: str, arguments: str) -> str:
     """A call as a person would write it."""
-    return f"{name}({', '.join(f'{key}={value}' for key, value in json.loads(arguments).items())})"
+    given = [f"{key}={value}" for key, value in json.loads(arguments).items()]
+    return f"{name}({', '.join(given)})"
 
 
 def _cell(name: str, about: list[str], words: list[str], style: str) -> Text:

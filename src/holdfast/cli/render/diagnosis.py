@@ -4,9 +4,10 @@ explained.
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.cli.codes import DONE, USAGE, Stop
-from holdfast.cli.output import Output
+from holdfast.cli.output import Output, Piece
 from holdfast.cli.render.table import Column, table
 from holdfast.doctor.exam import Report
 from holdfast.doctor.finding import Finding, Rule
@@ -35,6 +36,12 @@ COLUMNS = (
 )
 
 
+def as_json(reports: Sequence[Report], come_to: Totals) -> dict[str, Any]:
+    """What the doctor found, for programs."""
+    stores = [report.as_json() for report in reports]
+    return {"schema": SCHEMA, "stores": stores, "totals": come_to}
+
+
 def shown(reports: Sequence[Report], out: Output) -> None:
     """All stores that were looked at; then what their findings mean, each rule once."""
     for report in reports:
@@ -42,17 +49,11 @@ def shown(reports: Sequence[Report], out: Output) -> None:
         out.line("  ", *_verdict(report.findings))
         if report.not_examined:
             out.line("  ", (units.not_examined(report.not_examined), "hit"))
-        for line in table(
-            COLUMNS, [_row(finding) for finding in report.findings], width=out.width
-        ):
-            out.line(*line)
+        rows = [_row(finding) for finding in report.findings]
+        out.lines(table(COLUMNS, rows, width=out.width))
         if report.findings and report is not reports[-1]:
             out.line()
-    broken = {
-        finding.rule.name: finding.rule
-        for report in reports
-        for finding in report.findings
-    }
+    broken = {finding.rule.name: finding.rule for finding in _findings(reports)}
     for rule in broken.values():
         out.line()
         out.line((rule.name, "strong"))
@@ -72,18 +73,24 @@ def shown_totals(come_to: Totals, reports: Sequence[Report], out: Output) -> Non
     out.line((units.many(come_to.stores, "store"), "strong"), f": {', '.join(pieces)}")
     sizes = f"{units.many(come_to.sessions, 'session')}, {units.many(come_to.messages, 'message')}"
     out.line(f"  {sizes}, {units.many(come_to.findings, 'finding')}")
-    findings = [finding for report in reports for finding in report.findings]
+    findings = _findings(reports)
     if findings:
         out.line("  ", *_verdict(findings))
     for name, count in come_to.rules.items():
         stores = 0
         for report in reports:
             stores += any(finding.rule.name == name for finding in report.findings)
-        out.line(
-            f"  {name}: {units.many(count, 'finding')} in {units.many(stores, 'store')}"
-        )
+        where = units.many(stores, "store")
+        out.line(f"  {name}: {units.many(count, 'finding')} in {where}")
     if come_to.not_examined:
         out.line("  ", (units.not_examined(come_to.not_examined), "hit"))
+
+
+def _findings(reports: Sequence[Report]) -> list[Finding]:
+    found: list[Finding] = []
+    for report in reports:
+        found += report.findings
+    return found
 
 
 def _what(report: Report) -> str:
@@ -93,11 +100,11 @@ def _what(report: Report) -> str:
     return f"{report.kind}{live}: {sessions}, {messages}"
 
 
-def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
+def _verdict(findings: Sequence[Finding]) -> list[Piece]:
     if not findings:
         return [("No problems found.", "good")]
     counts = Counter[str](finding.severity for finding in findings)
-    pieces: list[str | tuple[str, str]] = []
+    pieces: list[Piece] = []
     for severity, style in STYLES.items():
         count = counts[severity]
         if not count:
@@ -108,16 +115,16 @@ def _verdict(findings: Sequence[Finding]) -> list[str | tuple[str, str]]:
         text = f"{count} info" if severity == "info" else units.many(count, severity)
         pieces.append((text, style))
     policies = Counter[str](finding.policy for finding in findings)
-    ways = [
-        f"{policies[policy]} {way}" for policy, way in WAYS.items() if policies[policy]
-    ]
+    ways = []
+    for policy, way in WAYS.items():
+        if policies[policy]:
+            ways.append(f"{policies[policy]} {way}")
     return [*pieces, f" ({', '.join(ways)})"]
 
 
-def _row(finding: Finding) -> tuple[str | tuple[str, str], ...]:
-    severity = (finding.severity, STYLES[finding.severity])
+def _row(finding: Finding) -> tuple[Piece, ...]:
     return (
-        severity,
+        (finding.severity, STYLES[finding.severity]),
         finding.rule.name,
         finding.policy,
         finding.session,
@@ -154,12 +161,9 @@ def no_such_rule(name: str) -> Stop:
     """The end of a command that was given a rule which nobody knows."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, rulebook(), n=1, cutoff=0.5)
-    hint = (
-        f"do you mean `{near[0]}`?"
-        if near
-        else "`holdfast doctor --explain all` lists them."
-    )
+    hint = "`holdfast doctor --explain all` lists them."
+    for near in get_close_matches(name, rulebook(), n=1, cutoff=0.5):
+        hint = f"do you mean `{near}`?"
     return Stop(USAGE, f"There is no rule `{name}`; {hint}")
 
 
@@ -167,20 +171,17 @@ def _listed(rules: Sequence[Rule], out: Output) -> None:
     if out.is_json:
         out.json({"rules": rules})
         return
-    rows = [
-        ((rule.severity, STYLES[rule.severity]), rule.name, rule.policy, rule.cause)
-        for rule in rules
-    ]
-    columns = (
-        Column("severity"),
-        Column("rule"),
-        Column("policy"),
-        Column("cause", shrinks=1),
-    )
-    for line in table(columns, rows, width=out.width):
-        out.line(*line)
+    rows: list[list[Piece]] = []
+    for rule in rules:
+        severity = (rule.severity, STYLES[rule.severity])
+        rows.append([severity, rule.name, rule.policy, rule.cause])
+    columns = (*COLUMNS[:3], Column("cause", shrinks=1))
+    out.lines(table(columns, rows, width=out.width))
 
 
 def _paragraph(out: Output, text: str) -> None:
-    for line in wrapped(text, None if out.width is None else out.width - 2):
+    width = out.width
+    if width is not None:
+        width -= 2
+    for line in wrapped(text, width):
         out.line(f"  {line}")

@@ -8,7 +8,7 @@ call stands with its outcome. Whatever the model no longer sees is marked with t
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.cli.output import Piece
+from holdfast.cli.output import Piece, split
 from holdfast.domain.log.explain import Outline, Section
 from holdfast.domain.message import Call, Part, Refusal, Result, Text, Thinking, Usage
 from holdfast.domain.repair import StoredMessage
@@ -58,10 +58,12 @@ class Printer:
         self._spent = spent
         self._full = full
         self._messages: Messages = {}
+        # Messages whose results stand below their calls, and need not be shown again.
         self._answered = outline.answered()
         self._gutter = len(str(outline.log.head)) + 1
         self._width: int | None = None
         if width is not None:
+            # On the narrowest of screens lines may run over; a column of letters is no text.
             self._width = max(20, width - self._gutter - 2)
 
     def section(self, section: Section, messages: Messages) -> Iterator[Line]:
@@ -178,20 +180,19 @@ class Printer:
                 if self._full and isinstance(part, Thinking):
                     yield from self._block(part.text, None, "quiet")
 
-    def _said(self, text: str, *, cut: bool = False) -> Iterator[Line]:
+    def _said(self, text: str, *, cut: bool = False) -> list[Line]:
         lines = list(self._block(text, TEXT_MAX, ""))
         if cut:
-            lines = [*lines[:-1], (*lines[-1], (CUT, "bad"))]
-        return iter(lines)
+            lines[-1] = (*lines[-1], (CUT, "bad"))
+        return lines
 
     def _call(self, part: Call, call: ToolCall | None) -> Iterator[Line]:
         lines = list(self._block(f"▸ {units.call(part)}", CALL_MAX, "tool"))
         if call is None:  # its message was cut off in the middle of it
             yield from self._stated(lines, ("never whole", "bad"))
             return
-        yield from self._stated(
-            lines, (CALL_STATES[call.state], STATE_STYLES[call.state])
-        )
+        state = CALL_STATES[call.state], STATE_STYLES[call.state]
+        yield from self._stated(lines, state)
         outcome = self._messages.get(call.outcome or "")
         if outcome is None:
             return
@@ -208,27 +209,26 @@ class Printer:
         yield tuple(line)
         yield from rest
 
-    def _stated(self, lines: list[Line], state: tuple[str, str]) -> Iterator[Line]:
+    def _stated(self, lines: list[Line], state: tuple[str, str]) -> list[Line]:
         """The state stands behind the call if there is room, else below it."""
         taken = 0
         for piece in lines[-1][1:]:
-            text = piece if isinstance(piece, str) else piece[0]
-            taken += cells(text)
+            taken += cells(split(piece)[0])
         if self._width is None or taken + 2 + len(state[0]) <= self._width:
-            return iter([*lines[:-1], (*lines[-1], "  ", state)])
-        return iter([*lines, (lines[-1][0], "  ", state)])
+            return [*lines[:-1], (*lines[-1], "  ", state)]
+        return [*lines, (lines[-1][0], "  ", state)]
 
     def _block(
         self, text: str, limit: int | None, style: str, *, indent: int = 0
     ) -> Iterator[Line]:
+        # Models often end in line breaks, which would be a gap on the screen.
         text = text.rstrip("\n")
         if not self._full:
             text = units.shortened(text, limit)
         width = None if self._width is None else self._width - indent
         margin = " " * (self._gutter + 2)
         for line in wrapped(harmless(text), width):
-            piece: Piece = (line, style) if style else line
-            yield margin, " " * indent, piece
+            yield margin, " " * indent, (line, style)
 
 
 def _labelled(name: str, value: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.cli.output import Piece
+from holdfast.cli.output import Piece, split
 from holdfast.exporters.safe_text import cells, cut, one_line
 
 GAP = 2
@@ -30,67 +30,73 @@ def table(
     """The lines of a table; nothing when there are no rows."""
     if not rows:
         return
-    plain = [[_plain(cell) for cell in row] for row in rows]
+    heading: list[Piece] = [(column.heading, "quiet") for column in columns]
+    lines = [[_plain(cell) for cell in row] for row in (heading, *rows)]
     widths = [
-        max(cells(text) for text in (column.heading, *(row[at][0] for row in plain)))
-        for at, column in enumerate(columns)
+        max(cells(text) for text, _ in column) for column in zip(*lines, strict=True)
     ]
+    kept = list(range(len(columns)))
     if width is not None:
         kept = _fitting(columns, widths, width)
-        columns, widths = [columns[at] for at in kept], [widths[at] for at in kept]
-        plain = [[row[at] for at in kept] for row in plain]
-        _shrink(columns, widths, width)
-    yield tuple(
-        _cells([(column.heading, "quiet") for column in columns], columns, widths)
-    )
-    for row in plain:
-        yield tuple(_cells(row, columns, widths))
+        _shrink(columns, widths, kept, width)
+    for line in lines:
+        yield tuple(_cells(line, columns, widths, kept))
 
 
 def _plain(cell: Piece) -> tuple[str, str]:
-    text, style = (cell, "") if isinstance(cell, str) else cell
+    text, style = split(cell)
     return one_line(text), style
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
     """The columns that there is room for when all that can shrink have done so."""
     kept = list(range(len(columns)))
-
-    def least() -> int:
-        narrow = [
-            min(widths[at], NARROW) if columns[at].shrinks else widths[at]
-            for at in kept
-        ]
-        return sum(narrow) + GAP * (len(narrow) - 1)
-
-    for _, at in sorted(
-        (column.leaves, at) for at, column in enumerate(columns) if column.leaves
-    ):
-        if least() > width:
+    least = list(widths)
+    for at, column in enumerate(columns):
+        if column.shrinks:
+            least[at] = min(widths[at], NARROW)
+    for at in _in_turn([column.leaves for column in columns]):
+        if _total(least, kept) > width:
             kept.remove(at)
     return kept
 
 
-def _shrink(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    over = sum(widths) + GAP * (len(widths) - 1) - width
-    for _, at in sorted(
-        (column.shrinks, at) for at, column in enumerate(columns) if column.shrinks
-    ):
-        give = min(max(over, 0), max(0, widths[at] - NARROW))
-        widths[at] -= give
-        over -= give
+def _in_turn(turns: Sequence[int]) -> list[int]:
+    """The columns that have a turn, in the order of their turns."""
+    having = [at for at, turn in enumerate(turns) if turn]
+    return sorted(having, key=turns.__getitem__)
+
+
+def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[at] for at in kept) + GAP * (len(kept) - 1)
+
+
+def _shrink(
+    columns: Sequence[Column], widths: list[int], kept: Sequence[int], width: int
+) -> None:
+    over = _total(widths, kept) - width
+    for at in _in_turn([column.shrinks for column in columns]):
+        if at in kept:
+            give = min(max(over, 0), max(0, widths[at] - NARROW))
+            widths[at] -= give
+            over -= give
 
 
 def _cells(
-    row: Sequence[tuple[str, str]], columns: Sequence[Column], widths: Sequence[int]
+    line: Sequence[tuple[str, str]],
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    kept: Sequence[int],
 ) -> Iterator[Piece]:
-    for at, ((text, style), column, wide) in enumerate(
-        zip(row, columns, widths, strict=True)
-    ):
-        text = cut(text, wide)
-        space = " " * (wide - cells(text))
-        last = at == len(columns) - 1
-        piece: Piece = (text, style) if style else text
-        yield from (space, piece) if column.right else (piece, "" if last else space)
+    for at in kept:
+        text, style = line[at]
+        text = cut(text, widths[at])
+        space = " " * (widths[at] - cells(text))
+        last = at == kept[-1]
+        if columns[at].right:
+            yield from (space, (text, style))
+        else:
+            # Nothing follows in the last column that it would have to be lined up with.
+            yield from ((text, style), "" if last else space)
         if not last:
             yield " " * GAP

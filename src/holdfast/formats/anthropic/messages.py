@@ -42,6 +42,7 @@ class Anthropic(BuiltInFormat):
         assert isinstance(payload, dict)
         content = payload.get("content")
         check_content(content)
+        # This API knows no system messages: one is said from the user's side, and so never plain.
         is_bare = role != "system" and payload.keys() <= _PLAIN_KEYS
         if is_bare and is_words(content, ("text",)):
             return MessageNote(role=role, format=NAME)
@@ -67,6 +68,7 @@ class Anthropic(BuiltInFormat):
         settled = len(shaped) - 1 if goes_on else len(shaped)
         for at, (payload, ids) in enumerate(shaped[: max(settled, 0)]):
             shaped[at] = _paired(payload), ids
+        # What came before was compacted or rewound away, and the API wants the user to begin.
         if first and shaped and shaped[0][0]["role"] != "user":  # type: ignore[call-overload]
             shaped.insert(0, ({"role": "user", "content": EARLIER}, ()))
         return shaped

@@ -75,6 +75,7 @@ class AnthropicAssembly(Assembling):
     def _block(self, index: int) -> Block:
         block: Block = dict(self._parts.get(index, ()))
         call = self._calls.get(index)
+        # A call that says no more than its id and name has no part beside it.
         if call is not None:
             block = {"type": "tool_use", **block, **call}
         arguments = self._joined(index, "arguments")
@@ -131,6 +132,7 @@ def _opened(index: int, block: Block) -> Deltas:
     kind = block["type"]
     if kind == "tool_use":
         return _opened_call(index, block)
+    # What grows is emptied in the part, or the words that came with it would be said twice.
     growing = _OPENED.get(kind, ())
     out: Deltas = [("part", index, {**block, **dict.fromkeys(growing, "")})]
     for name in growing:
@@ -141,6 +143,7 @@ def _opened(index: int, block: Block) -> Deltas:
 
 def _opened_call(index: int, block: Block) -> Deltas:
     out: Deltas = []
+    # Beside its id and name a call may say more: who called it, how it is cached.
     rest = without(block, ("id", "name", "input"))
     if rest.keys() != {"type"}:
         out.append(("part", index, rest))

@@ -7,7 +7,15 @@ from typing import Any
 from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, Text
 from holdfast.domain.repair import Piece, Step
 from holdfast.formats.call_ids import function_name
-from holdfast.formats.reading import Block, fields, is_blank, parsed, text, without
+from holdfast.formats.reading import (
+    Block,
+    fields,
+    is_blank,
+    parsed,
+    text,
+    text_block,
+    without,
+)
 from holdfast.formats.shaping import NO_OUTPUT, DialogueWriter, stand_in, stand_ins
 
 NAME = "anthropic"
@@ -30,6 +38,7 @@ class AnthropicWriter(DialogueWriter):
         "tool": "user",
         "system": "user",
     }
+    # The API takes letters, digits, `_` and `-` in an id, and refuses a request with any other.
     has_strict_ids = True
 
     def write(self, step: Step, *, joined: bool) -> Block | None:
@@ -43,6 +52,7 @@ class AnthropicWriter(DialogueWriter):
                 return None if is_blank(content) else {"role": role, "content": content}
             blocks = content
         blocks = _without_blanks(blocks)
+        # Thinking goes first: whether it may be sent depends on what stands around it.
         if step.role == "assistant":
             blocks = _with_sendable_thinking(blocks, joined=joined)
             blocks = [self._resent(block) for block in blocks]
@@ -58,7 +68,7 @@ class AnthropicWriter(DialogueWriter):
         for payload in payloads:
             content = payload["content"]
             if isinstance(content, str):
-                blocks.append(_words(content))
+                blocks.append(text_block(content))
             else:
                 blocks += content
         return {"role": payloads[0]["role"], "content": blocks}
@@ -81,7 +91,7 @@ class AnthropicWriter(DialogueWriter):
         if speaks or step.role != "assistant":
             return blocks
         words = stand_ins(pieces)
-        return [_words(words)] if words else []
+        return [text_block(words)] if words else []
 
     def _resent(self, block: Block) -> Block:
         if block["type"] != "tool_use":
@@ -94,6 +104,7 @@ class AnthropicWriter(DialogueWriter):
         elif not isinstance(said, dict):
             said = {"arguments": said}
         elif (block.get("id"), block.get("name")) == (given, name):
+            # What needs no change is the very block that was stored (I-14).
             return block
         return {**_as_served(block), "id": given, "name": name, "input": said}
 
@@ -105,10 +116,6 @@ class AnthropicWriter(DialogueWriter):
         if not content or (isinstance(content, str) and is_blank(content)):
             content = NO_OUTPUT
         return {**block, "tool_use_id": given, "content": content}
-
-
-def _words(said: str) -> Block:
-    return {"type": "text", "text": said}
 
 
 def _without_blanks(blocks: list[Block]) -> list[Block]:
@@ -145,7 +152,7 @@ def paired(blocks: list[Block]) -> list[Block]:
     if kept:
         return kept
     last = blocks[-1]
-    return [_words(f"[{last.get('name') or last['type']}: interrupted]")]
+    return [text_block(f"[{last.get('name') or last['type']}: interrupted]")]
 
 
 def _is_served_use(block: Block) -> bool:
@@ -198,6 +205,7 @@ def _is_in_place(kinds: list[str]) -> bool:
         return True
     if rest[-1] in _THINKING:
         return False
+    # Only a tool that ran within the message lets the model think again in the middle of it.
     served = any(kind.startswith("server_tool") for kind in kinds)
     return served or not _THINKING.intersection(rest)
 
@@ -211,7 +219,7 @@ def _block(piece: Piece, role: str) -> Block:
     """A part as a block of this format; empty where it can't be said in this role."""
     part: Part = piece.part
     if isinstance(part, Text | Refusal):
-        return _words(part.text)
+        return text_block(part.text)
     if isinstance(part, Call):
         said = _input(part.arguments)
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": said}
@@ -227,7 +235,7 @@ def _block(piece: Piece, role: str) -> Block:
     if isinstance(part, Image | Other) and role != "assistant":
         source = _image_source(part)
         if source is None:
-            return _words(stand_in(piece))
+            return text_block(stand_in(piece))
         return {"type": "image", "source": source}
     return {}
 
@@ -245,6 +253,7 @@ def _input(arguments: str) -> Block:
 def _image_source(part: Image | Other) -> Block | None:
     if not isinstance(part, Image):
         return None
+    # Bytes of another kind than these are refused; an address is left to the provider to fetch.
     data = _DATA_URL.fullmatch(part.url)
     if data and data[1] in MEDIA:
         return {"type": "base64", "media_type": data[1], "data": data[2]}

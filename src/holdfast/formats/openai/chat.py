@@ -59,6 +59,7 @@ class OpenAIChat(BuiltInFormat):
     _assembly = ChatAssembly
 
     def note(self, payload: Payload) -> MessageNote:
+        # Every append passes here, and nearly all of them are words alone.
         usual = _usual_note(payload)
         if usual is not None:
             return usual
@@ -66,6 +67,7 @@ class OpenAIChat(BuiltInFormat):
         assert isinstance(payload, dict)
         content = payload.get("content")
         check_content(content)
+        # A result is never plain, whatever it says: it has to be paired with its call.
         is_bare = role != "tool" and payload.keys() <= _PLAIN_KEYS
         if is_bare and is_words(content, ("text",)):
             return MessageNote(role=role, format=NAME)

@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.domain.message import MessageNote, Payload
 from holdfast.formats.assembling import Assembling, Deltas, counts
 from holdfast.formats.merging import merged
-from holdfast.formats.reading import Block, dumped, without, without_nulls
+from holdfast.formats.reading import Block, dumped, text_block, without, without_nulls
 from holdfast.formats.sdk_objects import field, plain
 
 _FIELDS = (
@@ -85,8 +85,10 @@ class ChatAssembly(Assembling):
             self._broke = True
             out.append(("meta", 0, {"finish": "error"}))
         for choice in field(chunk, "choices") or ():
+            # 0, or None from servers that never have a second one
             if not field(choice, "index"):
                 self._take_choice(choice, out)
+        # In the last chunk, which has no choices, or in every one.
         usage = field(chunk, "usage")
         if usage:
             out.append(("meta", 0, {"usage": _usage(usage)}))
@@ -94,6 +96,7 @@ class ChatAssembly(Assembling):
         return out
 
     def _take_choice(self, choice: Any, out: Deltas) -> None:
+        # A choice that holds a whole message is read like one delta.
         delta = field(choice, "delta") or field(choice, "message")
         if delta is not None:
             self._take_delta(delta, out)
@@ -146,9 +149,9 @@ class ChatAssembly(Assembling):
         for block in content:
             said = plain(block)
             if isinstance(said, str):
-                said = {"type": "text", "text": said}
+                said = text_block(said)
             elif not isinstance(said, dict):
-                said = {"type": "text", "text": dumped(said)}
+                said = text_block(dumped(said))
             self._take_block(said, out)
 
     def _take_block(self, said: Block, out: Deltas) -> None:
@@ -224,11 +227,13 @@ class ChatAssembly(Assembling):
             grown = self._joined(index, kind)
             if grown is not None:
                 payload[name] = grown
+        # What has grown as a part of its own is not overwritten by a server's other spelling.
         payload.update(without(self._parts.get(_MORE) or {}, payload))
         transcript = self._joined(_TRANSCRIPT, "text")
         if transcript is not None:
             payload["audio"] = {**payload.get("audio", {}), "transcript": transcript}
         payload.update(self._said_calls())
+        # Private: it is not part of the message, and is never sent back.
         if self._parts.get(_AROUND):
             payload["_response"] = self._parts[_AROUND]
         return payload
@@ -241,8 +246,9 @@ class ChatAssembly(Assembling):
                 blocks.append(self._block(place))
         if not blocks:
             return words
+        # Words that came before the first block stand before it.
         if words:
-            blocks.insert(0, {"type": "text", "text": words})
+            blocks.insert(0, text_block(words))
         return blocks
 
     def _block(self, place: int) -> Block:
@@ -291,6 +297,7 @@ def _joined_base64(before: Any, piece: Any) -> Any:
             b64decode(before, validate=True) + b64decode(piece, validate=True)
         ).decode()
     except ValueError:
+        # Not base64 after all: nothing is lost by joining it as text.
         return before + piece
 
 

@@ -19,7 +19,7 @@ from holdfast.domain.message import (
 )
 from holdfast.domain.repair import Piece, Step
 from holdfast.formats.call_ids import function_name
-from holdfast.formats.reading import Block, fields, is_blank, text, without
+from holdfast.formats.reading import Block, fields, is_blank, text, text_block, without
 from holdfast.formats.shaping import (
     NO_OUTPUT,
     DialogueWriter,
@@ -239,9 +239,9 @@ def _user_block(piece: Piece, *, own: bool) -> Any:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": part.url}}
     if isinstance(part, Text | Refusal):
-        return None if is_blank(part.text) else {"type": "text", "text": part.text}
+        return None if is_blank(part.text) else text_block(part.text)
     if isinstance(part, Other):
-        return {"type": "text", "text": stand_in(piece)}
+        return text_block(stand_in(piece))
     return None
 
 
@@ -256,7 +256,7 @@ def _joined_content(payloads: Sequence[Any]) -> Any:
     blocks: list[Block] = []
     for content in contents:
         if isinstance(content, str):
-            blocks.append({"type": "text", "text": content})
+            blocks.append(text_block(content))
         else:
             blocks += content
     return blocks

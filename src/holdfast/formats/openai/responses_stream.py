@@ -71,6 +71,7 @@ class ResponsesAssembly(Assembling):
     def _grow(self, kind: str, index: int, words: Any) -> Deltas:
         if not words or not isinstance(words, str):
             return []
+        # Counted when it is taken: the fold may be done later, or by another process.
         self._taken[index] = self._taken.get(index, 0) + len(words)
         return [(kind, index, words)]
 
@@ -102,6 +103,7 @@ class ResponsesAssembly(Assembling):
         facts: Block = {"finish": _finish(response), "usage": _usage(response)}
         if field(response, "model"):
             facts["model"] = name_of(response, "model")
+        # A failed response has no end: what had arrived of it stays a partial message.
         if kind in _FAILURES:
             return [("meta", 0, facts)]
         out: Deltas = []
@@ -111,6 +113,7 @@ class ResponsesAssembly(Assembling):
         return [*out, ("meta", 0, facts), ("done", 0, output or None)]
 
     def _payload(self) -> Payload | None:
+        # What the server says in the end is the whole of it, annotations and ids included.
         if self._final:
             return self._final
         places = sorted({index // _STRIDE for index in self._indexes()})

@@ -97,6 +97,7 @@ class ResponsesWriter(DialogueWriter):
         """Puts out the items of one message, reasoning with what it led to, or neither with the
         other's ids.
         """
+        # Reasoning before a message that was changed can't lead into it any more.
         if not intact:
             self._open.clear()
         for item in items:
@@ -143,6 +144,7 @@ class ResponsesWriter(DialogueWriter):
             return item, True
         content = _without_blanks(item["content"])
         same = content == item["content"]
+        # The API refuses a message that says nothing.
         if not content:
             return None, same
         return {**item, "content": content}, same
@@ -178,6 +180,7 @@ class ResponsesWriter(DialogueWriter):
         if item is None:
             return self._in_words(given, kind, result)
         output = item.get("output")
+        # Outputs of the tools that OpenAI defines have shapes of their own.
         if kind in SAID:
             output = _without_blanks(output)
         if kind != "computer_call" and _says_nothing(output):

@@ -4,12 +4,12 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-import holdfast
+from holdfast import Message, Session
 from holdfast.cli.codes import DONE, USAGE, Stop
 from holdfast.cli.confirm import again, agreed, not_done
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser, whole_number
-from holdfast.cli.targets import SHORT, opened, session_of
+from holdfast.cli.targets import SHORT, opened_session
 from holdfast.errors import SessionBusy
 from holdfast.exporters import units
 
@@ -23,9 +23,7 @@ def options(parser: Parser) -> None:
         "--summary-file", metavar="PATH", help="a file with the summary; - is stdin"
     )
     kept = "leave the last N turns as they are (default: 4)"
-    parser.add_argument(
-        "--keep-turns", metavar="N", type=whole_number, default=4, help=kept
-    )
+    parser.add_value("--keep-turns", "N", kept, type=whole_number, default=4)
     parser.add_yes()
     parser.add_store()
 
@@ -39,39 +37,33 @@ def run(options: Any, out: Output) -> int:
     With --json, one object: `done`, `session_id`, `covered` (the ids of the messages that the summary stands
     for) and, once it is done, `seq`, the number of its entry.
     """
-    summary = (
-        options.summary if options.summary is not None else _read(options.summary_file)
-    )
+    summary = options.summary
+    if summary is None:
+        summary = _read(options.summary_file)
     if not summary.strip():
         raise Stop(
             USAGE,
             "The summary says nothing; the model would forget all that it covers.",
         )
-    with opened(options) as store:
-        session = session_of(store, options.session)
+    with opened_session(options) as session:
         covered = _covered(session, options.keep_turns)
-        told: dict[str, Any] = {"session_id": session.id, "covered": covered}
+        facts: dict[str, Any] = {"session_id": session.id, "covered": covered}
         if not covered:
             out.say(
                 "There is nothing to cover: the last turns are kept, and there are no others."
             )
-            if out.is_json:
-                out.json({"done": False, **told})
-            return DONE
+            return not_done(out, facts, DONE)
         plan = [
             f"The summary will stand for {units.many(len(covered), 'message')} of session "
             f"{session.id[:SHORT]}."
         ]
         if not agreed(options, out, plan, line=_line(options, session.id)):
-            return not_done(out, told)
+            return not_done(out, facts)
         done = session.compact(summary, keep_turns=options.keep_turns)
-    if out.is_json:
-        if done is not None:
-            told["covered"] = done.covered
-            told["seq"] = done.seq
-        out.json({"done": True, **told})
-    else:
-        out.say("Done.")
+    # None when somebody else has covered it while the plan was being read.
+    if done is not None:
+        facts |= {"covered": done.covered, "seq": done.seq}
+    out.report({"done": True, **facts}, "Done.")
     return DONE
 
 
@@ -79,16 +71,17 @@ class _Enough(Exception):
     """What a compaction would cover is known; it is not to be made."""
 
 
-def _covered(session: holdfast.Session, keep_turns: int) -> list[str]:
+def _covered(session: Session, keep_turns: int) -> list[str]:
     """The messages that a compaction would cover. A summariser that raises changes nothing, so one
     is asked.
     """
+    # Said before a plan is shown: a plan that can't be carried out would only be in the way.
     running = session.info().running
     if running is not None:
         raise SessionBusy(session_id=session.id, turn_id=running)
     found: list[str] = []
 
-    def look(messages: list[holdfast.Message]) -> str:
+    def look(messages: list[Message]) -> str:
         found.extend(message.id for message in messages)
         raise _Enough
 

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.cli.codes import DONE, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.targets import opened, session_of
+from holdfast.cli.targets import opened_session
 from holdfast.exporters.export import DOCUMENTS, FORMATS, export
 from holdfast.exporters.safe_text import escaped
 
@@ -15,16 +15,11 @@ from holdfast.exporters.safe_text import escaped
 def options(parser: Parser) -> None:
     parser.add_session()
     how = f"one of {', '.join(FORMATS)} (default: holdfast)"
-    parser.add_argument(
-        "--as",
-        dest="format",
-        metavar="FORMAT",
-        choices=FORMATS,
-        default="holdfast",
-        help=how,
+    parser.add_value(
+        "--as", "FORMAT", how, dest="format", choices=FORMATS, default="holdfast"
     )
     file = "write to this file, which must not exist yet (default: stdout)"
-    parser.add_argument("--out", metavar="PATH", help=file)
+    parser.add_value("--out", "PATH", file)
     parser.add_store()
 
 
@@ -45,17 +40,14 @@ def run(options: Any, out: Output) -> int:
     With --json, a file that was written is reported as one object, `out`, `bytes` and `session_id`, and a document on
     stdout is wrapped in one, `markdown` or `html`; the other formats are JSON as they are.
     """
-    with opened(options) as store:
-        session = session_of(store, options.session)
+    with opened_session(options) as session:
         data = export(session, options.format)
         if options.out is None:
             _print(data, options.format, out)
             return DONE
         written = _write(options.out, data)
-    if out.is_json:
-        out.json({"out": options.out, "bytes": written, "session_id": session.id})
-    else:
-        out.say(f"Wrote {options.out} ({written:,} bytes)")
+    facts = {"out": options.out, "bytes": written, "session_id": session.id}
+    out.report(facts, f"Wrote {options.out} ({written:,} bytes)")
     return DONE
 
 
@@ -66,15 +58,14 @@ def _print(data: Iterable[bytes], format: str, out: Output) -> None:
     for piece in data:
         # On a terminal, what would steer it is escaped; JSON means the same then. Files and pipes
         # get the bytes.
-        out.raw(
-            escaped(piece.decode()).encode()
-            if out.is_terminal and format not in DOCUMENTS
-            else piece
-        )
+        if out.is_terminal and format not in DOCUMENTS:
+            piece = escaped(piece.decode()).encode()
+        out.raw(piece)
 
 
 def _write(path: str, data: Iterable[bytes]) -> int:
     """A new file, for its owner only; what could not be written whole is not left behind."""
+    # O_EXCL: somebody else's file is never overwritten, not even one that appears this moment.
     try:
         number = os.open(
             path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600

@@ -3,6 +3,7 @@
 import shlex
 from typing import Any
 
+from holdfast import Listed
 from holdfast.cli.codes import DONE
 from holdfast.cli.confirm import again
 from holdfast.cli.output import Output, Piece
@@ -11,31 +12,29 @@ from holdfast.cli.render.table import Column, table
 from holdfast.cli.targets import SHORT, opened
 from holdfast.exporters import units
 
+PAGE = 50
 STATES = ("open", "running", "ended")
 STYLES = {"running": "tool", "ended": "quiet", "open": "good"}
+COLUMNS = (
+    Column("ID"),
+    Column("KEY", shrinks=2),
+    Column("EPOCH", right=True, leaves=1),
+    Column("STATE", leaves=3),
+    Column("ENTRIES", right=True, leaves=2),
+    Column("ACTIVE", leaves=4),
+    Column("TITLE", shrinks=1),
+)
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument(
-        "--key", metavar="KEY", help="only the sessions of this key, all epochs"
-    )
+    parser.add_value("--key", "KEY", "only the sessions of this key, all epochs")
     state = "only sessions in this state: open, running or ended"
-    parser.add_argument("--state", metavar="STATE", choices=STATES, help=state)
-    parser.add_argument(
-        "--text", metavar="TEXT", help="only sessions in which this was said"
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=count,
-        default=50,
-        help="sessions per page (default: 50)",
-    )
-    parser.add_argument(
-        "--after",
-        metavar="CURSOR",
-        help="continue after an earlier page; the cursor is its `next`",
-    )
+    parser.add_value("--state", "STATE", state, choices=STATES)
+    parser.add_value("--text", "TEXT", "only sessions in which this was said")
+    limit = f"sessions per page (default: {PAGE})"
+    parser.add_value("--limit", "N", limit, type=count, default=PAGE)
+    after = "continue after an earlier page; the cursor is its `next`"
+    parser.add_value("--after", "CURSOR", after)
     parser.add_store()
 
 
@@ -58,29 +57,8 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"sessions": list(page), "next": page.next})
         return DONE
-    columns = [
-        Column("ID"),
-        Column("KEY", shrinks=2),
-        Column("EPOCH", right=True, leaves=1),
-        Column("STATE", leaves=3),
-        Column("ENTRIES", right=True, leaves=2),
-        Column("ACTIVE", leaves=4),
-        Column("TITLE", shrinks=1),
-    ]
-    rows: list[list[Piece]] = [
-        [
-            (each.id[:SHORT], "strong"),
-            each.key or "",
-            str(each.epoch),
-            (each.state, STYLES[each.state]),
-            f"{each.head:,}",
-            (units.moment(each.active_at)[:-3], "quiet"),
-            each.title,
-        ]
-        for each in page
-    ]
-    for line in table(columns, rows, width=out.width):
-        out.line(*line)
+    rows = [_row(each) for each in page]
+    out.lines(table(COLUMNS, rows, width=out.width))
     if not rows:
         out.say(_nothing(options))
     if page.next is not None:
@@ -88,21 +66,33 @@ def run(options: Any, out: Output) -> int:
     return DONE
 
 
+def _row(session: Listed) -> list[Piece]:
+    return [
+        (session.id[:SHORT], "strong"),
+        session.key or "",
+        str(session.epoch),
+        (session.state, STYLES[session.state]),
+        f"{session.head:,}",
+        (units.moment(session.active_at)[:-3], "quiet"),
+        session.title,
+    ]
+
+
 def _nothing(options: Any) -> str:
     if options.after is not None:
         return "No more sessions."
-    return (
-        "No matches."
-        if options.key or options.state or options.text
-        else "No sessions yet."
-    )
+    if options.key or options.state or options.text:
+        return "No matches."
+    return "No sessions yet."
 
 
 def _line(options: Any, cursor: str) -> list[str]:
     line = again(options, "sessions", "list")
     for name in ("key", "state", "text"):
-        if getattr(options, name) is not None:
-            line.append(f"--{name}={getattr(options, name)}")
-    if options.limit != 50:
+        wanted = getattr(options, name)
+        if wanted is not None:
+            # With `=`, as a key may begin with a dash.
+            line.append(f"--{name}={wanted}")
+    if options.limit != PAGE:
         line.append(f"--limit={options.limit}")
     return [*line, f"--after={cursor}"]

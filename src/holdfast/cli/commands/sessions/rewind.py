@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import holdfast
+from holdfast import Session
 from holdfast.cli.codes import DONE
 from holdfast.cli.confirm import again, agreed, not_done
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.targets import SHORT, message_of, opened, session_of
+from holdfast.cli.targets import SHORT, message_of, opened_session
 from holdfast.errors import SessionBusy
 from holdfast.exporters import units
 from holdfast.exporters.messages import outline_of
@@ -16,11 +16,8 @@ from holdfast.exporters.safe_text import cut, one_line
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    parser.add_argument(
-        "message",
-        metavar="MESSAGE",
-        help="the last message the model is to see: its number or id",
-    )
+    last = "the last message the model is to see: its number or id"
+    parser.add_value("message", "MESSAGE", last)
     parser.add_yes()
     parser.add_store()
 
@@ -34,17 +31,20 @@ def run(options: Any, out: Output) -> int:
     With --json, one object: `done`, `session_id`, `message_id`, `seq`, and the ids of the messages that go out of
     the model's view (`hidden`) and that come back into it (`restored`).
     """
-    with opened(options) as store:
-        session = session_of(store, options.session)
+    with opened_session(options) as session:
         message = message_of(session, options.message)
         hidden, restored = _change(session, message.id)
-        told = {"session_id": session.id, "message_id": message.id, "seq": message.seq}
-        told |= {"hidden": hidden, "restored": restored}
+        facts = {
+            "session_id": session.id,
+            "message_id": message.id,
+            "seq": message.seq,
+            "hidden": hidden,
+            "restored": restored,
+        }
         said = cut(one_line(message.text), 60)
-        name = session.id[:SHORT]
         plan = [
-            f"The model's view of session {name} will end with message {message.seq} "
-            f"({message.role}): {said}"
+            f"The model's view of session {session.id[:SHORT]} will end with message "
+            f"{message.seq} ({message.role}): {said}"
         ]
         if hidden:
             plan.append(
@@ -54,20 +54,18 @@ def run(options: Any, out: Output) -> int:
             plan.append(f"{units.many(len(restored), 'message')} will be in it again.")
         line = again(options, "sessions", "rewind", session.id, str(message.seq))
         if not agreed(options, out, plan, line=line):
-            return not_done(out, told)
+            return not_done(out, facts)
         session.rewind(message.id)
-    if out.is_json:
-        out.json({"done": True, **told})
-    else:
-        out.say("Done.")
+    out.report({"done": True, **facts}, "Done.")
     return DONE
 
 
-def _change(session: holdfast.Session, message_id: str) -> tuple[list[str], list[str]]:
+def _change(session: Session, message_id: str) -> tuple[list[str], list[str]]:
     """What goes out of the view and what comes back; what can't be rewound now is refused before a
     plan is made.
     """
-    info, outline = session.info(), outline_of(session)
+    info = session.info()
+    outline = outline_of(session)
     if info.state == "ended":
         session.rewind(message_id)  # it refuses, and says where to go on
     if info.running is not None:

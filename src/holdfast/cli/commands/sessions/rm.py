@@ -19,12 +19,8 @@ def options(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     help = "an id, the beginning of one, key:KEY for the current session of a key, or @latest"
     which.add_argument("session", metavar="SESSION", nargs="?", help=help)
-    which.add_argument(
-        "--idle-days",
-        metavar="N",
-        type=days,
-        help="all sessions without activity for N days",
-    )
+    idle = "all sessions without activity for N days"
+    which.add_argument("--idle-days", metavar="N", type=days, help=idle)
     parser.add_yes()
     parser.add_store()
 
@@ -52,22 +48,19 @@ def run(options: Any, out: Output) -> int:
             )
         if not found:
             out.say("No session has been idle that long.")
-            if out.is_json:
-                out.json({"done": False, "erasures": []})
-            return DONE
+            return not_done(out, {"erasures": []}, DONE)
         plan = _plan(found)
         if running:
             plan.append("A turn is running in it, which will be stopped.")
         if not agreed(options, out, plan, line=line):
             return not_done(out, {"erasures": found})
+        # Asked again, not taken from the plan: a session may have become active meanwhile.
         if options.session is not None:
             done = [store.erase(session.id)]
         else:
             done = store.retain(options.idle_days, preview=False)
-    if out.is_json:
-        out.json({"done": True, "erasures": done})
-    else:
-        out.say(f"Erased: {units.many(len(done), 'session')}, {_amount(done)}.")
+    sentence = f"Erased: {units.many(len(done), 'session')}, {_amount(done)}."
+    out.report({"done": True, "erasures": done}, sentence)
     return DONE
 
 
@@ -88,25 +81,20 @@ def _plan(found: Sequence[Any]) -> list[str]:
         forks.update(each.forks)
         copies.update(each.copies)
     erased = {each.session_id for each in found}
-    forks -= erased
-    copies -= erased
-    if forks:
-        named = _short_ids(forks)
-        lines.append(
-            f"{units.many(len(forks), 'session')} forked off will lose the past they share: {named}"
-        )
-    if copies:
-        named = _short_ids(copies)
-        losing = (
-            f"{units.many(len(copies), 'earlier session')} will lose messages that a reset "
-            "carried on"
-        )
-        lines.append(f"{losing}: {named}")
+    lines += _losing(
+        forks - erased, "session", "forked off will lose the past they share"
+    )
+    carried = "will lose messages that a reset carried on"
+    lines += _losing(copies - erased, "earlier session", carried)
     return lines
 
 
-def _short_ids(ids: set[str]) -> str:
-    return ", ".join(id[:SHORT] for id in sorted(ids)[:SHOWN_MAX])
+def _losing(ids: set[str], noun: str, what: str) -> list[str]:
+    """A line of the plan about sessions that stay, and are no longer whole."""
+    if not ids:
+        return []
+    named = ", ".join(id[:SHORT] for id in sorted(ids)[:SHOWN_MAX])
+    return [f"{units.many(len(ids), noun)} {what}: {named}"]
 
 
 def _amount(found: Sequence[Any]) -> str:
@@ -116,6 +104,7 @@ def _amount(found: Sequence[Any]) -> str:
 
 def days(text: str) -> float:
     """A number of days, more than none."""
+    # 0 would take every session.
     try:
         number = float(text)
     except ValueError:

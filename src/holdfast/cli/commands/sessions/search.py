@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.cli.codes import DONE
-from holdfast.cli.output import Output, Piece
+from holdfast.cli.output import Output, Piece, split
 from holdfast.cli.parser import Parser, count
 from holdfast.cli.targets import SHORT, opened, session_of
 from holdfast.exporters import units
@@ -20,42 +20,21 @@ AGO_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("text", metavar="TEXT", help="the words to find")
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=count,
-        default=20,
-        help="at most N messages (default: 20)",
-    )
-    role, state = (
-        "only what this role said: user, assistant, tool or system",
-        "only in sessions in this state",
-    )
-    parser.add_argument("--role", metavar="ROLE", choices=ROLES, help=role)
-    parser.add_argument(
-        "--tool", metavar="NAME", help="only calls of this tool and their outcomes"
-    )
-    parser.add_argument(
-        "--state",
-        metavar="STATE",
-        choices=STATES,
-        help=f"{state}: open, running or ended",
-    )
-    parser.add_argument("--key", metavar="KEY", help="only in sessions of this key")
-    parser.add_argument(
-        "--session",
-        metavar="SESSION",
-        help="only in this session; named as for `sessions show`",
-    )
+    parser.add_value("text", "TEXT", "the words to find")
+    limit = "at most N messages (default: 20)"
+    parser.add_value("--limit", "N", limit, type=count, default=20)
+    role = "only what this role said: user, assistant, tool or system"
+    parser.add_value("--role", "ROLE", role, choices=ROLES)
+    parser.add_value("--tool", "NAME", "only calls of this tool and their outcomes")
+    state = "only in sessions in this state: open, running or ended"
+    parser.add_value("--state", "STATE", state, choices=STATES)
+    parser.add_value("--key", "KEY", "only in sessions of this key")
+    session = "only in this session; named as for `sessions show`"
+    parser.add_value("--session", "SESSION", session)
     since = "a date, a date and time, or how long ago: 30m, 12h, 7d, 2w"
-    parser.add_argument("--since", metavar="TIME", type=moment, help=since)
-    parser.add_argument(
-        "--until",
-        metavar="TIME",
-        type=moment,
-        help="the latest time; written like --since",
-    )
+    parser.add_value("--since", "TIME", since, type=moment)
+    until = "the latest time; written like --since"
+    parser.add_value("--until", "TIME", until, type=moment)
     parser.add_store()
 
 
@@ -68,11 +47,9 @@ def run(options: Any, out: Output) -> int:
     match in `snippet`.
     """
     with opened(options) as store:
-        session = (
-            session_of(store, options.session).id
-            if options.session is not None
-            else None
-        )
+        session = None
+        if options.session is not None:
+            session = session_of(store, options.session).id
         hits = store.search(
             options.text,
             limit=options.limit,
@@ -116,13 +93,14 @@ def _lines(pieces: list[Piece], width: int | None) -> Iterator[list[Piece]]:
     line: list[Piece] = []
     taken = 0
     for piece in pieces:
-        text, style = (piece, "") if isinstance(piece, str) else piece
+        text, style = split(piece)
         for word in re.findall(r"\S+|\s+", text):
             if width is not None and taken + cells(word) > width - 4 and taken:
                 yield line
-                line, taken = [], 0
+                line = []
+                taken = 0
             if line or not word.isspace():
-                line.append((word, style) if style else word)
+                line.append((word, style))
                 taken += cells(word)
     yield line
 

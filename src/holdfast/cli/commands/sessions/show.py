@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-import holdfast
+from holdfast import Session, SessionInfo
 from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser, count
 from holdfast.cli.render.session_text import Line, Printer
-from holdfast.cli.targets import SHORT, opened, session_of
+from holdfast.cli.targets import SHORT, opened_session
 from holdfast.domain.log.explain import Outline, Section
+from holdfast.domain.message import Usage
 from holdfast.exporters import units
 from holdfast.exporters.messages import outline_of, read_messages, read_sections
 from holdfast.exporters.safe_text import cut, harmless, one_line, wrapped
@@ -21,12 +22,8 @@ INSTRUCTIONS_MAX = 300
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    parser.add_argument(
-        "--last",
-        metavar="N",
-        type=count,
-        help=f"only the last N turns (default: {LAST})",
-    )
+    last = f"only the last N turns (default: {LAST})"
+    parser.add_value("--last", "N", last, type=count)
     parser.add_switch("--full", "all turns, and nothing shortened")
     parser.add_store()
 
@@ -42,31 +39,36 @@ def run(options: Any, out: Output) -> int:
     `summaries`, `pending`, and `erased`, the number of messages whose words are gone. All of it is told, unless
     --last is given, and nothing is shortened.
     """
-    with opened(options) as store:
-        session = session_of(store, options.session)
+    with opened_session(options) as session:
         info = session.info()
         outline = outline_of(session)
-        sections = outline.sections
         last = options.last
         if out.is_json:
-            wanted = sections[_first(outline, sections, last) :]
+            wanted = outline.sections[_first(outline, last) :]
             out.json(session_json(session, info, outline, wanted))
             return DONE
         if last is None and not options.full:
             last = LAST
-        first = _first(outline, sections, last)
-        for line in _lines(
-            session, info, outline, sections, first=first, full=options.full, out=out
-        ):
-            out.line(*line)
+        out.lines(_header(info, outline, full=options.full, width=out.width))
+        printer = Printer(
+            outline, spent=_spent(session), width=out.width, full=options.full
+        )
+        out.lines(_body(session, outline, printer, _first(outline, last)))
+        if info.running:
+            follow = f"`holdfast sessions tail {info.id[:SHORT]}` follows it."
+            out.line()
+            out.line((f"A turn is running; {follow}", "quiet"))
     return DONE
 
 
-def _first(outline: Outline, sections: list[Section], last: int | None) -> int:
+def _first(outline: Outline, last: int | None) -> int:
     """Where the last so many turns begin. A message outside a turn counts as one; a summary does
     not count.
     """
-    counted = [at for at, each in enumerate(sections) if not _is_summary(outline, each)]
+    counted = []
+    for at, section in enumerate(outline.sections):
+        if not _is_summary(outline, section):
+            counted.append(at)
     if last is None or last >= len(counted):
         return 0
     return counted[-last]
@@ -76,91 +78,77 @@ def _is_summary(outline: Outline, section: Section) -> bool:
     return section.turn is None and section.messages[0].id in outline.covers
 
 
-def _lines(
-    session: holdfast.Session,
-    info: holdfast.SessionInfo,
-    outline: Outline,
-    sections: list[Section],
-    *,
-    first: int,
-    full: bool,
-    out: Output,
+def _spent(session: Session) -> dict[int, Usage]:
+    return {turn.number: turn.usage for turn in session.turns()}
+
+
+def _body(
+    session: Session, outline: Outline, printer: Printer, first: int
 ) -> Iterator[Line]:
-    before = sections[:first]
-    pending = outline.log.inbox
-    spent = {turn.number: turn.usage for turn in session.turns()}
-    printer = Printer(outline, spent=spent, width=out.width, full=full)
-    yield from _header(info, outline, full=full, width=out.width)
+    before = outline.sections[:first]
     if before:
         turns = sum(section.turn is not None for section in before)
-        left = (
-            units.many(turns, "turn") if turns else units.many(len(before), "message")
-        )
+        left = units.many(len(before), "message")
+        if turns:
+            left = units.many(turns, "turn")
         yield ()
         yield ((f"… {left} before these; --full shows all", "quiet"),)
     if outline.erased:
         yield ()
         yield ((f"{units.many(outline.erased, 'message')} of it were erased", "bad"),)
-    for section, messages in read_sections(session, outline, sections[first:]):
+    for section, messages in read_sections(session, outline, outline.sections[first:]):
         if section.turn is not None or _is_summary(outline, section):
             yield ()
         yield from printer.section(section, messages)
+    pending = outline.log.inbox
     if pending:
+        waiting = f" · {units.many(len(pending), 'message')} waiting for a turn"
         yield ()
-        yield (
-            ("inbox", "strong"),
-            (f" · {units.many(len(pending), 'message')} waiting for a turn", "quiet"),
-        )
-        yield from printer.section(
-            Section(None, pending), read_messages(session, pending)
-        )
-    if info.running:
-        yield ()
-        yield (
-            (
-                f"A turn is running; `holdfast sessions tail {info.id[:SHORT]}` follows it.",
-                "quiet",
-            ),
-        )
+        yield ("inbox", "strong"), (waiting, "quiet")
+        inbox = Section(None, pending)
+        yield from printer.section(inbox, read_messages(session, pending))
 
 
 def _header(
-    info: holdfast.SessionInfo, outline: Outline, *, full: bool, width: int | None
+    info: SessionInfo, outline: Outline, *, full: bool, width: int | None
 ) -> Iterator[Line]:
     style = {"running": "tool", "ended": "bad"}.get(info.state, "good")
-    ended = (
-        f": {outline.log.closed}"
-        if outline.log.closed and info.state == "ended"
-        else ""
-    )
-    name = (
-        f"{one_line(info.key)} · epoch {info.epoch}"
-        if info.key is not None
-        else "(no key)"
-    )
+    ended = ""
+    if outline.log.closed and info.state == "ended":
+        ended = f": {outline.log.closed}"
+    name = "(no key)"
+    if info.key is not None:
+        name = f"{one_line(info.key)} · epoch {info.epoch}"
     yield (name, "strong"), " · ", (info.state, style), ended
-    facts = {
-        "id": info.id,
-        "tenant": info.tenant if info.tenant != "default" else "",
-        "opened": units.moment(info.opened_at),
-        "active": units.moment(info.active_at),
-        "holds": f"{units.many(info.messages, 'message')} in {units.many(info.turns, 'turn')}, "
-        f"{units.many(info.head, 'entry', 'entries')}",
-        "tokens": units.tokens(info.usage),
-        "fork of": f"{outline.parent[0]}, up to {outline.parent[1]}"
-        if outline.parent
-        else "",
-        "follows": outline.previous or "",
-    }
-    for fact, text in facts.items():
+    for fact, text in _facts(info, outline).items():
         if text:
             yield (f"{fact:<9}", "quiet"), text
-    if outline.log.instructions:
-        if full:
-            text = harmless(outline.log.instructions)
-        else:
-            text = cut(one_line(outline.log.instructions), INSTRUCTIONS_MAX)
-        name = "system"
-        for line in wrapped(text, None if width is None else width - 9):
-            yield (f"{name:<9}", "quiet"), line
-            name = ""
+    if not outline.log.instructions:
+        return
+    if full:
+        text = harmless(outline.log.instructions)
+    else:
+        text = cut(one_line(outline.log.instructions), INSTRUCTIONS_MAX)
+    name = "system"
+    for line in wrapped(text, None if width is None else width - 9):
+        yield (f"{name:<9}", "quiet"), line
+        name = ""
+
+
+def _facts(info: SessionInfo, outline: Outline) -> dict[str, str]:
+    """What there is to say of a session, by its name; empty where there is nothing."""
+    messages = units.many(info.messages, "message")
+    turns = units.many(info.turns, "turn")
+    parent = ""
+    if outline.parent:
+        parent = f"{outline.parent[0]}, up to {outline.parent[1]}"
+    return {
+        "id": info.id,
+        "tenant": "" if info.tenant == "default" else info.tenant,
+        "opened": units.moment(info.opened_at),
+        "active": units.moment(info.active_at),
+        "holds": f"{messages} in {turns}, {units.many(info.head, 'entry', 'entries')}",
+        "tokens": units.tokens(info.usage),
+        "fork of": parent,
+        "follows": outline.previous or "",
+    }

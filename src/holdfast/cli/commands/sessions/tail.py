@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
-import holdfast
+from holdfast import Event, Session
 from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output, Piece
 from holdfast.cli.parser import Parser, whole_number
 from holdfast.cli.render.session_text import ENDS, OUTCOME_MAX
-from holdfast.cli.targets import opened, session_of
+from holdfast.cli.targets import opened_session
 from holdfast.domain import cursor as cursors
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
-from holdfast.domain.message import Call, Result, Text
+from holdfast.domain.message import Call, Part, Result, Text
 from holdfast.exporters import units
 from holdfast.exporters.entry_json import record
 from holdfast.exporters.messages import message_of
@@ -23,12 +23,10 @@ STEP = 200
 
 def options(parser: Parser) -> None:
     parser.add_session()
-    last, after = (
-        "the last N messages first (default: 10)",
-        "continue after this event of --json; overrides -n",
-    )
-    parser.add_argument("-n", metavar="N", type=whole_number, default=10, help=last)
-    parser.add_argument("--after", metavar="CURSOR", help=after)
+    last = "the last N messages first (default: 10)"
+    parser.add_value("-n", "N", last, type=whole_number, default=10)
+    after = "continue after this event of --json; overrides -n"
+    parser.add_value("--after", "CURSOR", after)
     parser.add_store()
 
 
@@ -41,52 +39,60 @@ def run(options: Any, out: Output) -> int:
     With --json, one object for each event, on a line of its own: `cursor`, `kind` ("entry" or "chunk"), `entry`,
     `message_id`, `text`, as `Session.follow()` has them. Joined by `message_id`, the texts give each message once.
     """
-    with opened(options) as store:
-        session = session_of(store, options.session)
-        cursor = (
-            options.after if options.after is not None else _back(session, options.n)
-        )
-        _tell(session, session.follow(after=cursor), out)
+    with opened_session(options) as session:
+        cursor = options.after
+        if cursor is None:
+            cursor = _back(session, options.n)
+        _print_events(session, session.follow(after=cursor), out)
     return DONE
 
 
-def _back(session: holdfast.Session, wanted: int) -> str | None:
+def _back(session: Session, wanted: int) -> str | None:
     """The cursor in front of the last messages; none when there are no more than these."""
     after = place = session.head()
     while after and wanted:
+        # A step at a time, from the end: a long session is not read from its beginning.
         start = max(0, after - STEP)
         for entry in reversed(list(_between(session, start, after))):
             if wanted and entry.kind == "message":
-                wanted, place = wanted - 1, entry.seq - 1
+                wanted -= 1
+                place = entry.seq - 1
         after = start
-    return cursors.write(Cursor(session.id, place)) if place and not wanted else None
+    if not place or wanted:
+        return None
+    return cursors.write(Cursor(session.id, place))
 
 
-def _between(session: holdfast.Session, after: int, until: int) -> Iterable[Entry]:
+def _between(session: Session, after: int, until: int) -> Iterable[Entry]:
     for entry in session.entries(after=after):
         if entry.seq > until:
             return
         yield entry
 
 
-def _tell(
-    session: holdfast.Session, events: Iterable[holdfast.Event], out: Output
-) -> None:
-    teller = _EventPrinter(session, out)
+def _print_events(session: Session, events: Iterable[Event], out: Output) -> None:
+    printer = _EventPrinter(session, out)
     for event in events:
         if out.is_json:
-            entry = record(event.entry) if event.entry is not None else None
-            told = {
-                "kind": event.kind,
-                "entry": entry,
-                "message_id": event.message_id,
-                "text": event.text,
-            }
-            out.json({"cursor": event.cursor, **told})
+            out.json(_event_json(event))
         else:
-            teller.tell(event)
+            printer.show(event)
+            # Words are shown as they are spoken, also through a pipe.
             out.flush()
-    teller.close()
+    printer.close()
+
+
+def _event_json(event: Event) -> dict[str, Any]:
+    entry = None
+    if event.entry is not None:
+        entry = record(event.entry)
+    return {
+        "cursor": event.cursor,
+        "kind": event.kind,
+        "entry": entry,
+        "message_id": event.message_id,
+        "text": event.text,
+    }
 
 
 class _EventPrinter:
@@ -94,11 +100,12 @@ class _EventPrinter:
     its own.
     """
 
-    def __init__(self, session: holdfast.Session, out: Output) -> None:
-        self._session, self._out = session, out
+    def __init__(self, session: Session, out: Output) -> None:
+        self._session = session
+        self._out = out
         self._speaking: str | None = None
 
-    def tell(self, event: holdfast.Event) -> None:
+    def show(self, event: Event) -> None:
         if event.entry is None:
             self._speak(event.message_id, "assistant", event.text)
         elif event.entry.kind == "message":
@@ -114,44 +121,39 @@ class _EventPrinter:
         if text:
             self._out.part(text.replace("\n", "\n" + " " * 10))
 
-    def _message(self, event: holdfast.Event, entry: Entry) -> None:
+    def _message(self, event: Event, entry: Entry) -> None:
         message = message_of(self._session, entry, turn=entry.turn)
-        parts = message.parts
-        # What a tool answered is told below, shortened, beside its call.
-        words = (
-            shown_text_of(parts)
-            if any(isinstance(part, Result) for part in parts)
-            else event.text
-        )
+        kinds = {type(part) for part in message.parts}
+        words = event.text
+        if Result in kinds:
+            # What a tool answered is told below, shortened, beside its call.
+            words = shown_text_of(message.parts)
         spoken = words or message.id == self._speaking
-        if spoken or not any(isinstance(part, Call | Result) for part in parts):
+        if spoken or not kinds & {Call, Result}:
             self._speak(message.id, message.role, words)
             if message.state == "partial":
                 self._out.part(("▌ cut off", "bad"))
         for part in message.parts:
-            if isinstance(part, Call):
-                self._line((f"▸ {units.call(part)}", "tool"))
-            elif isinstance(part, Result):
-                first, *rest = units.shortened(part.content, OUTCOME_MAX).split("\n")
-                self._line(("→ ", "tool"), first)
-                for line in rest:
-                    self._line("  ", line)
-            elif not isinstance(part, Text):
-                self._line((units.aside(part), "quiet"))
+            self._part(part)
         self.close()
 
+    def _part(self, part: Part) -> None:
+        if isinstance(part, Call):
+            self._line((f"▸ {units.call(part)}", "tool"))
+        elif isinstance(part, Result):
+            first, *rest = units.shortened(part.content, OUTCOME_MAX).split("\n")
+            self._line(("→ ", "tool"), first)
+            for line in rest:
+                self._line("  ", line)
+        elif not isinstance(part, Text):
+            self._line((units.aside(part), "quiet"))
+
     def _fact(self, entry: Entry) -> None:
-        note: Any = note_of(entry.kind, entry.note) if entry.kind in _FACTS else None
-        if note is None:
-            return
-        told, style = _FACTS[entry.kind](entry, note)
-        if told:
+        fact = _fact_of(entry)
+        if fact is not None:
             self.close()
-            self._out.line(
-                ("── ", "quiet"),
-                (told, style),
-                (f" · {units.moment(entry.at)}", "quiet"),
-            )
+            when = f" · {units.moment(entry.at)}"
+            self._out.line(("── ", "quiet"), fact, (when, "quiet"))
 
     def _line(self, *pieces: Piece) -> None:
         self.close()
@@ -164,34 +166,47 @@ class _EventPrinter:
         self._speaking = None
 
 
-def _reasoned(word: str, *reasons: str | None) -> str:
-    return ": ".join([word, *(reason for reason in reasons[:1] if reason)])
-
-
-_FACTS: dict[str, Any] = {
-    "turn": lambda entry, note: (f"turn {entry.turn}", "strong"),
-    "end": lambda entry, note: (
-        _reasoned(f"{note.end}", note.error or note.reason),
-        ENDS[note.end],
-    ),
-    "ask": lambda entry, note: (f"call {note.call_id} waits for approval", "bad"),
-    "decision": lambda entry, note: (
-        f"call {note.call_id} was {'approved' if note.approved else 'denied'} by {note.by}",
-        "good" if note.approved else "bad",
-    ),
-    "retract": lambda entry, note: (_reasoned("retracted", note.reason), "bad"),
-    "compaction": lambda entry, note: (
-        "compacted: a summary stands for what came before",
-        "system",
-    ),
-    "view": lambda entry, note: ("the model's view has changed", "system"),
-    "closed": lambda entry, note: (
-        _reasoned("the session has ended", note.reason),
-        "bad",
-    ),
-    "erased": lambda entry, note: ("the session was erased", "bad"),
-    "blanked": lambda entry, note: (
+_FACTS = {
+    "compaction": ("compacted: a summary stands for what came before", "system"),
+    "view": ("the model's view has changed", "system"),
+    "erased": ("the session was erased", "bad"),
+    "blanked": (
         "words that had gone on to an erased session were erased here, too",
         "bad",
     ),
 }
+
+
+_NOTED = ("turn", "end", "ask", "decision", "retract", "closed")
+"""Entries whose notes have more to say."""
+
+
+def _fact_of(entry: Entry) -> tuple[str, str] | None:
+    """An entry that is no message, in words and with their style; None when nobody needs to be
+    told of it.
+    """
+    kind = entry.kind
+    if kind not in _FACTS and kind not in _NOTED:
+        return None
+    note: Any = note_of(kind, entry.note)
+    if kind in _FACTS:
+        return _FACTS[kind]
+    if kind == "turn":
+        return f"turn {entry.turn}", "strong"
+    if kind == "end":
+        return _reasoned(note.end, note.error or note.reason), ENDS[note.end]
+    if kind == "ask":
+        return f"call {note.call_id} waits for approval", "bad"
+    if kind == "decision" and note.approved:
+        return f"call {note.call_id} was approved by {note.by}", "good"
+    if kind == "decision":
+        return f"call {note.call_id} was denied by {note.by}", "bad"
+    if kind == "retract":
+        return _reasoned("retracted", note.reason), "bad"
+    return _reasoned("the session has ended", note.reason), "bad"
+
+
+def _reasoned(word: str, reason: str | None) -> str:
+    if reason:
+        return f"{word}: {reason}"
+    return word

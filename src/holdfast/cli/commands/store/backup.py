@@ -10,9 +10,7 @@ from holdfast.exporters import units
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument(
-        "to", metavar="TO", help="the file to create; it must not exist yet"
-    )
+    parser.add_value("to", "TO", "the file to create; it must not exist yet")
     parser.add_store()
 
 
@@ -29,9 +27,8 @@ def run(options: Any, out: Output) -> int:
         out.json(backup)
     else:
         out.line(backup.path)
-        held = (
-            f"{units.many(backup.sessions, 'session')}, "
-            f"{units.many(backup.entries, 'entry', 'entries')}"
-        )
-        out.say((f"Verified: {held}, {units.size(backup.bytes)}.", "quiet"))
+        sessions = units.many(backup.sessions, "session")
+        entries = units.many(backup.entries, "entry", "entries")
+        size = units.size(backup.bytes)
+        out.say((f"Verified: {sessions}, {entries}, {size}.", "quiet"))
     return DONE

@@ -22,16 +22,14 @@ def run(options: Any, out: Output) -> int:
     """
     with opened(options) as store:
         problems = store.check()
-    if out.is_json:
-        out.json({"problems": problems})
-    else:
+    if not out.is_json:
         for problem in problems:
             broken = f" ({problem.invariant})" if problem.invariant else ""
             out.line((problem.place, "strong"), f": {problem.problem}{broken}")
             out.line(f"    {problem.remedy}.")
-        out.say(
-            f"{units.many(len(problems), 'problem')} found."
-            if problems
-            else "No problems found."
-        )
-    return WRONG if problems else DONE
+    if not problems:
+        out.report({"problems": []}, "No problems found.")
+        return DONE
+    found = f"{units.many(len(problems), 'problem')} found."
+    out.report({"problems": problems}, found)
+    return WRONG

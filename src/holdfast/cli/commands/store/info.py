@@ -36,18 +36,17 @@ def _facts(info: Any) -> dict[str, str]:
         units.many(info.entries, "entry", "entries"),
         units.many(info.tenants, "tenant"),
     ]
-    kept = (
-        {"file system": info.file_system or "unknown"}
-        if info.replication is None
-        else {"replicated": info.replication}
-    )
-    return {
+    active = "none yet"
+    if info.active_at is not None:
+        active = units.moment(info.active_at)
+    facts = {
         "store": info.where,
         "holds": ", ".join(held),
-        "last entry": units.moment(info.active_at)
-        if info.active_at is not None
-        else "none yet",
+        "last entry": active,
         "format": f"{info.version}, {info.engine}",
-        **kept,
-        "size": units.size(info.bytes),
     }
+    if info.replication is None:
+        facts["file system"] = info.file_system or "unknown"
+    else:
+        facts["replicated"] = info.replication
+    return {**facts, "size": units.size(info.bytes)}

@@ -22,12 +22,9 @@ def run(options: Any, out: Output) -> int:
     """
     insist(options.store)
     migrated = migrate(options.store)
-    if out.is_json:
-        out.json({"before": migrated.before, "after": migrated.after})
-    elif migrated.before == migrated.after:
-        out.say(f"The store is up to date (format {migrated.after}).")
-    else:
-        out.say(
-            f"Migrated the store from format {migrated.before} to {migrated.after}."
-        )
+    before, after = migrated.before, migrated.after
+    sentence = f"Migrated the store from format {before} to {after}."
+    if before == after:
+        sentence = f"The store is up to date (format {after})."
+    out.report({"before": before, "after": after}, sentence)
     return DONE

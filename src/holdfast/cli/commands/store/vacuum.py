@@ -27,8 +27,7 @@ def run(options: Any, out: Output) -> int:
     """
     insist(options.store)
     freed = vacuum(options.store)
-    if out.is_json:
-        out.json({"freed": freed})
-    else:
-        out.say(f"Rewrote the store; {max(freed, 0):,} bytes were freed.")
+    # What is written meanwhile may make the file larger than it was.
+    sentence = f"Rewrote the store; {max(freed, 0):,} bytes were freed."
+    out.report({"freed": freed}, sentence)
     return DONE
