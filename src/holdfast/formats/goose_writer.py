@@ -5,7 +5,7 @@ user's side.
 import re
 from typing import Any
 
-from holdfast.domain.message import Call, Image, Other, Refusal, Result, Text
+from holdfast.domain.message import Call, Image, Other, Refusal, Result, Role, Text
 from holdfast.domain.repair import Piece, Step
 from holdfast.formats.reading import NOT_JSON, Block, is_blank, parsed, text_block
 from holdfast.formats.shaping import DialogueWriter, output_text, stand_in
@@ -24,12 +24,7 @@ class GooseWriter(DialogueWriter):
     sides = dict.fromkeys(("user", "assistant", "tool", "system"))
 
     def write(self, step: Step, *, joined: bool) -> Block | None:
-        own = self._is_own(step)
-        blocks = []
-        for piece in self._pieces(step):
-            block = self._block(piece, step.role, own=own)
-            if block:
-                blocks.append(block)
+        blocks = self._blocks(step)
         if all(block["type"] in ("thinking", "redactedThinking") for block in blocks):
             return None
         role = "assistant" if step.role == "assistant" else "user"
@@ -46,7 +41,7 @@ class GooseWriter(DialogueWriter):
         metadata = {"userVisible": True, "agentVisible": True}
         return {"id": source.id, "created": source.at // 1000, "metadata": metadata}
 
-    def _block(self, piece: Piece, role: str, *, own: bool) -> Any:
+    def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
         part = piece.part
         raw = _own_block(piece) if own else None
         if isinstance(part, Call):

@@ -49,17 +49,11 @@ class _NeutralWriter(DialogueWriter):
     name = NAME
 
     def write(self, step: Step, *, joined: bool) -> Block | None:
-        pieces = self._pieces(step)
-        own = self._is_own(step)
-        parts: list[Block] = []
-        for piece in pieces:
-            part = self._part(piece, step.role, own=own)
-            if part:
-                parts.append(part)
+        parts = self._blocks(step)
         if step.role == "assistant" and all(
             part["type"] == "thinking" for part in parts
         ):
-            for piece in pieces:
+            for piece in self._pieces(step):
                 if isinstance(piece.part, Image | Other):
                     parts.append(text_block(stand_in(piece)))
         if not parts:
@@ -75,7 +69,7 @@ class _NeutralWriter(DialogueWriter):
             parts += payload["parts"]
         return {**payloads[0], "parts": parts}
 
-    def _part(self, piece: Piece, role: Role, *, own: bool) -> Block | None:
+    def _block(self, piece: Piece, role: Role, *, own: bool) -> Block | None:
         part = piece.part
         raw: Block
         if own and piece.raw is not None:

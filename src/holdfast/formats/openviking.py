@@ -77,17 +77,12 @@ class _OpenVikingWriter(DialogueWriter):
         if base and step.source is not None and step.source.note.plain:
             plain: Payload = base
             return plain
-        own = self._is_own(step)
-        parts = []
-        for piece in self._pieces(step):
-            part = self._part(piece, own=own)
-            if part is not None:
-                parts.append(part)
+        parts = self._blocks(step)
         if not parts:
             return None
         return {**base, "role": base.get("role", step.role), "parts": parts}
 
-    def _part(self, piece: Piece, *, own: bool) -> Any:
+    def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
         part = piece.part
         if isinstance(part, Call):
             # A copy: the result is going to be written into it.

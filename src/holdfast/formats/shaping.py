@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Image, Other, Refusal, Text, thaw
+from holdfast.domain.message import Image, Other, Refusal, Role, Text, thaw
 from holdfast.domain.repair import Piece, Read, Step, StoredMessage
 from holdfast.formats.call_ids import CallNames
 from holdfast.formats.format import Shaped
@@ -105,6 +105,20 @@ class DialogueWriter:
         given = self._names.give(call_id)
         self._pending.append(given)
         return given
+
+    def _blocks(self, step: Step) -> list[Any]:
+        """A step's pieces as blocks of this format, those it has no words for left out."""
+        own = self._is_own(step)
+        blocks = []
+        for piece in self._pieces(step):
+            block = self._block(piece, step.role, own=own)
+            if block is not None:
+                blocks.append(block)
+        return blocks
+
+    def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
+        """A piece as a block; `own`: its raw block is of this format."""
+        raise NotImplementedError
 
     def _pieces(self, step: Step) -> Sequence[Piece]:
         """A step's pieces, read from its source where repair didn't have to."""

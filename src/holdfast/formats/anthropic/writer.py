@@ -45,7 +45,7 @@ class AnthropicWriter(DialogueWriter):
         role = "assistant" if step.role == "assistant" else "user"
         payload = self._own_payload(step)
         if payload is None:
-            blocks = self._blocks(step)
+            blocks = self._made_blocks(step)
         else:
             content = payload.get("content") or []
             if isinstance(content, str):
@@ -73,7 +73,7 @@ class AnthropicWriter(DialogueWriter):
                 blocks += content
         return {"role": payloads[0]["role"], "content": blocks}
 
-    def _blocks(self, step: Step) -> list[Block]:
+    def _made_blocks(self, step: Step) -> list[Block]:
         pieces = self._pieces(step)
         own = self._is_own(step)
         blocks: list[Block] = []

@@ -15,6 +15,7 @@ from holdfast.domain.message import (
     Other,
     Refusal,
     Result,
+    Role,
     Text,
 )
 from holdfast.domain.repair import Piece, Step
@@ -77,8 +78,25 @@ class ChatWriter(DialogueWriter):
         if payload is not None:
             payload["content"] = _without_blanks(payload.get("content"))
             return payload
-        content = _user_content(self._pieces(step), own=self._is_own(step))
-        return {"role": step.role, "content": content}
+        blocks = self._blocks(step)
+        # Words alone are sent as text: not every server that speaks this API takes blocks.
+        if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
+            return {"role": step.role, "content": blocks[0]["text"]}
+        return {"role": step.role, "content": blocks}
+
+    def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
+        part = piece.part
+        if isinstance(part, Text) and is_blank(part.text):
+            return None
+        if own and piece.raw is not None:
+            return piece.raw
+        if isinstance(part, Image):
+            return {"type": "image_url", "image_url": {"url": part.url}}
+        if isinstance(part, Text | Refusal):
+            return None if is_blank(part.text) else text_block(part.text)
+        if isinstance(part, Other):
+            return text_block(stand_in(piece))
+        return None
 
     def _own_payload(self, step: Step) -> Block | None:
         """The step's payload, when it is a whole one of this format; without what the API
@@ -217,32 +235,6 @@ def _said(pieces: Sequence[Piece], *, own: bool) -> Block:
 def _tool_call(call: Call) -> Block:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _user_content(pieces: Sequence[Piece], *, own: bool) -> Any:
-    blocks: list[Block] = []
-    for piece in pieces:
-        block = _user_block(piece, own=own)
-        if block is not None:
-            blocks.append(block)
-    if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:
-        return blocks[0]["text"]
-    return blocks
-
-
-def _user_block(piece: Piece, *, own: bool) -> Any:
-    part = piece.part
-    if isinstance(part, Text) and is_blank(part.text):
-        return None
-    if own and piece.raw is not None:
-        return piece.raw
-    if isinstance(part, Image):
-        return {"type": "image_url", "image_url": {"url": part.url}}
-    if isinstance(part, Text | Refusal):
-        return None if is_blank(part.text) else text_block(part.text)
-    if isinstance(part, Other):
-        return text_block(stand_in(piece))
-    return None
 
 
 def _joined_content(payloads: Sequence[Any]) -> Any:

@@ -6,7 +6,16 @@ Roles are not merged here: the API takes items of one role after another.
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.domain.message import Call, Image, Other, Part, Refusal, Result, Text
+from holdfast.domain.message import (
+    Call,
+    Image,
+    Other,
+    Part,
+    Refusal,
+    Result,
+    Role,
+    Text,
+)
 from holdfast.domain.repair import Piece, Read, Step
 from holdfast.formats.call_ids import function_name
 from holdfast.formats.format import Shaped
@@ -223,15 +232,27 @@ class ResponsesWriter(DialogueWriter):
             if "content" not in item:
                 return item
             return {**item, "content": _without_blanks(item["content"])}
-        own = self._is_own(step)
-        blocks: list[Block] = []
-        for piece in self._pieces(step):
-            block = _block(piece, own=own)
-            if block:
-                blocks.append(block)
+        blocks = self._blocks(step)
         if len(blocks) == 1 and blocks[0]["type"] == "input_text":
             return {"role": step.role, "content": blocks[0]["text"]}
         return {"role": step.role, "content": blocks}
+
+    def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
+        """A part of what somebody other than the model said; None where it can't be said."""
+        part: Part = piece.part
+        if isinstance(part, Text | Refusal):
+            return (
+                None
+                if is_blank(part.text)
+                else {"type": "input_text", "text": part.text}
+            )
+        if own and piece.raw is not None:
+            return piece.raw
+        if isinstance(part, Image):
+            return {"type": "input_image", "image_url": part.url, "detail": "auto"}
+        if isinstance(part, Other):
+            return {"type": "input_text", "text": stand_in(piece)}
+        return None
 
     def _said(self, step: Step) -> list[Block]:
         """An assistant's pieces as items without ids: its words and its calls, in the order in
@@ -344,19 +365,3 @@ def _call_item(call: Call) -> Block:
         "name": call.name,
         "arguments": call.arguments,
     }
-
-
-def _block(piece: Piece, *, own: bool) -> Any:
-    """A part of what somebody other than the model said; None where it can't be said."""
-    part: Part = piece.part
-    if isinstance(part, Text | Refusal):
-        return (
-            None if is_blank(part.text) else {"type": "input_text", "text": part.text}
-        )
-    if own and piece.raw is not None:
-        return piece.raw
-    if isinstance(part, Image):
-        return {"type": "input_image", "image_url": part.url, "detail": "auto"}
-    if isinstance(part, Other):
-        return {"type": "input_text", "text": stand_in(piece)}
-    return None
