@@ -42,18 +42,23 @@ def run(options: Any, out: Output) -> int:
     with opened_session(options) as session:
         info = session.info()
         outline = outline_of(session)
+        # Once: they are put together each time they are asked for.
+        sections = outline.sections
         last = options.last
         if out.is_json:
-            wanted = outline.sections[_first(outline, last) :]
+            wanted = sections[_first(outline, sections, last) :]
             out.json(session_json(session, info, outline, wanted))
             return DONE
         if last is None and not options.full:
             last = LAST
-        out.lines(_header(info, outline, full=options.full, width=out.width))
         printer = Printer(
             outline, spent=_spent(session), width=out.width, full=options.full
         )
-        out.lines(_body(session, outline, printer, _first(outline, last)))
+        out.lines(_header(info, outline, full=options.full, width=out.width))
+        first = _first(outline, sections, last)
+        if first:
+            out.lines(_left_out(sections[:first]))
+        out.lines(_body(session, outline, printer, sections[first:]))
         if info.running:
             follow = f"`holdfast sessions tail {info.id[:SHORT]}` follows it."
             out.line()
@@ -61,12 +66,12 @@ def run(options: Any, out: Output) -> int:
     return DONE
 
 
-def _first(outline: Outline, last: int | None) -> int:
+def _first(outline: Outline, sections: list[Section], last: int | None) -> int:
     """Where the last so many turns begin. A message outside a turn counts as one; a summary does
     not count.
     """
     counted = []
-    for at, section in enumerate(outline.sections):
+    for at, section in enumerate(sections):
         if not _is_summary(outline, section):
             counted.append(at)
     if last is None or last >= len(counted):
@@ -82,21 +87,22 @@ def _spent(session: Session) -> dict[int, Usage]:
     return {turn.number: turn.usage for turn in session.turns()}
 
 
+def _left_out(before: list[Section]) -> Iterator[Line]:
+    turns = sum(section.turn is not None for section in before)
+    left = units.many(len(before), "message")
+    if turns:
+        left = units.many(turns, "turn")
+    yield ()
+    yield ((f"… {left} before these; --full shows all", "quiet"),)
+
+
 def _body(
-    session: Session, outline: Outline, printer: Printer, first: int
+    session: Session, outline: Outline, printer: Printer, sections: list[Section]
 ) -> Iterator[Line]:
-    before = outline.sections[:first]
-    if before:
-        turns = sum(section.turn is not None for section in before)
-        left = units.many(len(before), "message")
-        if turns:
-            left = units.many(turns, "turn")
-        yield ()
-        yield ((f"… {left} before these; --full shows all", "quiet"),)
     if outline.erased:
         yield ()
         yield ((f"{units.many(outline.erased, 'message')} of it were erased", "bad"),)
-    for section, messages in read_sections(session, outline, outline.sections[first:]):
+    for section, messages in read_sections(session, outline, sections):
         if section.turn is not None or _is_summary(outline, section):
             yield ()
         yield from printer.section(section, messages)
