@@ -29,6 +29,7 @@ from holdfast.domain.arguments import (
     name,
     number,
     optional,
+    refuse,
     shown,
     text,
     whole,
@@ -63,91 +64,81 @@ def stream_format(parameter: str, value: Any) -> str:
 
 
 def _no_format(parameter: str, value: Any, known: list[str]) -> BadArgument:
-    return BadArgument(
-        parameter=parameter, takes=f"a format ({', '.join(known)})", given=shown(value)
-    )
+    takes = f"a format ({', '.join(known)})"
+    return BadArgument(parameter=parameter, takes=takes, given=shown(value))
 
 
 def _where(parameter: str, value: Any) -> Any:
     takes = "a path, `sqlite:///…` or `postgresql://…`"
     if not isinstance(value, str | PathLike):
-        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+        raise refuse(parameter, takes, value)
     if issubclass(type(value), str):
         value = str.__str__(value)
     path = fspath(value)
     if not isinstance(path, str) or not path or "\x00" in path:
-        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(path))
+        raise refuse(parameter, takes, path)
     if ":memory:" in path:
         takes = "a place that lasts (tests: `with holdfast.testing.temporary_store() as store`)"
         raise BadArgument(parameter=parameter, takes=takes, given='":memory:"')
     return value
 
 
-def _error(parameter: str, value: Any) -> Any:
-    if isinstance(value, str | BaseException):
+def _that(takes: str, fits: Callable[[Any], bool]) -> Rule:
+    """What fits. Text of a caller's own class is taken as plain text: its methods are not ours."""
+
+    def check(parameter: str, value: Any) -> Any:
+        if not fits(value):
+            raise refuse(parameter, takes, value)
         return str.__str__(value) if isinstance(value, str) else value
-    raise BadArgument(
-        parameter=parameter, takes="an exception or text", given=kind_of(value)
+
+    return check
+
+
+def _is_chunks(value: Any) -> bool:
+    # Bytes and dicts can be iterated over too, and nobody means it.
+    return isinstance(value, Iterable) and not isinstance(
+        value, bytes | bytearray | dict
     )
 
 
-def _summary(parameter: str, value: Any) -> Any:
-    if isinstance(value, str) or callable(value):
-        return str.__str__(value) if isinstance(value, str) else value
-    takes = "text, or a function of the messages it covers that gives text"
-    raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+def _is_chunks_of_either_kind(value: Any) -> bool:
+    return hasattr(value, "__aiter__") or _is_chunks(value)
 
 
-def _chunks(parameter: str, value: Any) -> Any:
-    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | dict):
-        return str.__str__(value) if isinstance(value, str) else value
-    raise BadArgument(
-        parameter=parameter, takes="an iterable of chunks", given=kind_of(value)
-    )
+def _is_error(value: Any) -> bool:
+    return isinstance(value, str | BaseException)
 
 
-def _async_chunks(parameter: str, value: Any) -> Any:
-    return value if hasattr(value, "__aiter__") else _chunks(parameter, value)
+def _is_summary(value: Any) -> bool:
+    return isinstance(value, str) or callable(value)
 
 
-def _callable(parameter: str, value: Any) -> Any:
-    if callable(value):
-        return value
-    raise BadArgument(parameter=parameter, takes="a function", given=kind_of(value))
+def _is_session(value: Any) -> bool:
+    return all(hasattr(value, each) for each in ("tenant", "key", "id", "epoch"))
+
+
+def _is_world(value: Any) -> bool:
+    for each in ("now", "tick", "clock", "chance"):
+        if not callable(getattr(value, each, None)):
+            return False
+    return isinstance(value.clock(), str)
 
 
 def _moment(parameter: str, value: Any) -> Any:
     takes = "a datetime with a time zone, or milliseconds since 1970"
-    if (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and abs(number := int.__int__(value)) < 1 << 62
-    ):
-        return number
+    # Any engine can store such a number, and compare it.
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = int.__int__(value)
+        if abs(number) < 1 << 62:
+            return number
     from datetime import datetime  # for those who search: a turn needs nothing of it
 
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value
-    given = (
-        "a datetime without a time zone"
-        if isinstance(value, datetime)
-        else kind_of(value)
-    )
-    raise BadArgument(parameter=parameter, takes=takes, given=given)
-
-
-def _world(parameter: str, value: Any) -> Any:
-    if all(
-        callable(getattr(value, each, None))
-        for each in ("now", "tick", "clock", "chance")
-    ):
-        if isinstance(value.clock(), str):
-            return value
-    raise BadArgument(
-        parameter=parameter,
-        takes="a World: `now`, `tick`, `clock` and `chance`",
-        given=kind_of(value),
-    )
+    if not isinstance(value, datetime):
+        raise refuse(parameter, takes, value)
+    if value.tzinfo is None:
+        given = "a datetime without a time zone"
+        raise BadArgument(parameter=parameter, takes=takes, given=given)
+    return value
 
 
 def _chunk(parameter: str, value: Any) -> Any:
@@ -155,13 +146,13 @@ def _chunk(parameter: str, value: Any) -> Any:
     if value is not None:
         return str.__str__(value) if isinstance(value, str) else value
     takes = "text, or a chunk of the stream's format"
-    raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+    raise refuse(parameter, takes, value)
 
 
 def _messages_named(parameter: str, value: Any) -> Any:
     takes = "a list of messages that wait: ids, messages or receipts"
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
-        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(value))
+        raise refuse(parameter, takes, value)
     ids = []
     for each in value:
         named = each
@@ -176,25 +167,17 @@ def _messages_named(parameter: str, value: Any) -> Any:
     return tuple(ids)
 
 
-def _session(parameter: str, value: Any) -> Any:
-    if all(hasattr(value, each) for each in ("tenant", "key", "id", "epoch")):
-        return value
-    raise BadArgument(
-        parameter=parameter, takes="a Session or an AsyncSession", given=kind_of(value)
-    )
-
-
 def _hashable(parameter: str, value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
         takes = "something hashable: text, a number, a tuple of such"
-        raise BadArgument(
-            parameter=parameter, takes=takes, given=kind_of(value)
-        ) from None
+        raise refuse(parameter, takes, value) from None
     return value
 
 
+_FUNCTION = _that("a function", callable)
+_CHUNKS = "an iterable of chunks"
 _ID = id()
 _CALL_ID = id(least=0)  # some models leave it empty
 _MESSAGE_ID = id("the id of a message")
@@ -208,8 +191,8 @@ RULES: dict[str, Rule] = {
     "durability": choice(*get_args(Durability)),
     "tenant": name("the name of a tenant", bytes_max=TENANT_MAX),
     "Store.for_tenant.name": name("the name of a tenant", bytes_max=TENANT_MAX),
-    "world": _world,
-    "progress": _callable,
+    "world": _that("a World: `now`, `tick`, `clock` and `chance`", _is_world),
+    "progress": _FUNCTION,
     "read_only": flag,
     # Names and identities
     "key": name('a name, such as "telegram:dm:42"'),
@@ -236,12 +219,14 @@ RULES: dict[str, Rule] = {
     "format": format_name,
     "Turn.deliver.format": stream_format,
     "Turn.stream.format": stream_format,
-    "Turn.deliver.chunks": _chunks,
-    "AsyncTurn.deliver.chunks": _async_chunks,
-    "summary": _summary,
+    "Turn.deliver.chunks": _that(_CHUNKS, _is_chunks),
+    "AsyncTurn.deliver.chunks": _that(_CHUNKS, _is_chunks_of_either_kind),
+    "summary": _that(
+        "text, or a function of the messages it covers that gives text", _is_summary
+    ),
     "arguments": anything,
     "content": anything,
-    "error": _error,
+    "error": _that("an exception or text", _is_error),
     "Turn.result.error": flag,
     "Session.label.visible_to_model": flag,
     # Rules and choices
@@ -272,10 +257,10 @@ RULES: dict[str, Rule] = {
     "since": _moment,
     "until": _moment,
     # Agents
-    "factory": _callable,
+    "factory": _FUNCTION,
     "size": whole(1),
     "idle_s": number("seconds", above=0, most=DAYS_MAX * 86_400),
-    "session": _session,
+    "session": _that("a Session or an AsyncSession", _is_session),
     "config": _hashable,
 }
 
@@ -304,10 +289,9 @@ def checked(function: Function) -> Function:
     @wraps(function)
     def guarded(*given: Any, **named: Any) -> Any:
         count = len(given)
-        for at, each, rule in (
-            ruled if count <= most else ()
-        ):  # of too many, the function says so
-            if at >= count:
+        for at, each, rule in ruled:
+            # Of too many arguments, the function itself says so.
+            if at >= count or count > most:
                 break
             value = kept(rule, each, given[at])
             if value is not given[at]:
@@ -325,22 +309,17 @@ def _rules_of(function: Any) -> tuple[tuple[str, ...], dict[str, Rule]]:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = 1 if names[:1] == ("self",) else 0
-    defaults = dict(
-        zip(
-            names[: code.co_argcount][::-1],
-            (function.__defaults__ or ())[::-1],
-            strict=False,
-        )
-    )
+    # Defaults belong to the last of the parameters that can be given by position.
+    placed = names[: code.co_argcount]
+    given = function.__defaults__ or ()
+    defaults = dict(zip(placed[len(placed) - len(given) :], given, strict=True))
     defaults |= function.__kwdefaults__ or {}
     rules = _rules_of_labels(function.__qualname__)
-    rules |= {
-        each: rule_for(function.__qualname__, each, defaults.get(each, ...))
-        for each in names[own:]
-    }
-    return names[: code.co_argcount], {
-        each: rule for each, rule in rules.items() if rule is not anything
-    }
+    for each in names[own:]:
+        rule = rule_for(function.__qualname__, each, defaults.get(each, ...))
+        if rule is not anything:
+            rules[each] = rule
+    return placed, rules
 
 
 def _rules_of_labels(method: str) -> dict[str, Rule]:
@@ -362,9 +341,12 @@ def rule_for(method: str, parameter: str, default: Any = ...) -> Rule:
         f"{method.removeprefix('Async')}.{parameter}",
         parameter,
     )
-    found = next((RULES[each] for each in asked if each in RULES), None)
-    if found is None:
-        raise TypeError(
-            f"`{parameter}` of {method} has no rule: give it one in runtime/border.py"
-        )
-    return optional(found) if default is None and found is not anything else found
+    for each in asked:
+        if each in RULES:
+            found = RULES[each]
+            if default is None and found is not anything:
+                return optional(found)
+            return found
+    raise TypeError(
+        f"`{parameter}` of {method} has no rule: give it one in runtime/border.py"
+    )

@@ -9,7 +9,8 @@ commit, in every session that the message came through; all else that these sess
     log     m, closed (m moved)  m, closed (m moved)  m, answered      erased: m goes in 1, 2 and 3
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.domain.entry import Blanked, Draft, Entry, noted, opened_of
@@ -39,32 +40,34 @@ def copies(
     found: list[Copies] = []
     seen = {state.id}
     ids = carried_in(log())
-    ids -= passed_on(log(), ids) if ids else set()  # they belong to a later one
-    first = next(log(), None) if ids else None
+    if ids:
+        # What it has passed on itself belongs to a later session.
+        ids -= passed_on(log(), ids)
     while ids:
-        before = (
-            owned(session.engine, session.tenant, opened_of(first).previous)
-            if first is not None
-            else None
-        )
+        first = next(log(), None)
+        previous = opened_of(first).previous if first is not None else None
+        before = owned(session.engine, session.tenant, previous)
+        # A damaged note may name a session that was met: no walk goes in a circle.
         if before is None or before.id in seen:
             break
         seen.add(before.id)
-        ids = passed_on(_own(session, before), ids)
-        if not before.erased and (
-            entries := list(entries_about(_own(session, before), ids))
-        ):
-            notes = tuple((entry.seq, tombstone(entry)) for entry in entries)
-            is_news = any(
-                entry.note != note
-                for entry, (_, note) in zip(entries, notes, strict=True)
-            )
-            found.append(Copies(before, notes, is_news))
-        ids, first = (
-            ids & carried_in(_own(session, before)),
-            next(_own(session, before), None),
-        )
+        log = partial(_own, session, before)
+        ids = passed_on(log(), ids)
+        if not before.erased:
+            found += _copies_in(before, entries_about(log(), ids))
+        ids &= carried_in(log())
     return found
+
+
+def _copies_in(state: SessionState, entries: Iterable[Entry]) -> list[Copies]:
+    """What becomes of these entries, if there are any."""
+    notes = []
+    is_news = False
+    for entry in entries:
+        note = tombstone(entry)
+        notes.append((entry.seq, note))
+        is_news = is_news or note != entry.note
+    return [Copies(state, tuple(notes), is_news)] if notes else []
 
 
 def blanking(session: SessionLog, copies: Copies) -> Write:

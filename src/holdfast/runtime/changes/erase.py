@@ -11,7 +11,7 @@ killed is resumed by the next: each session is as it was or erased, and what is 
 at again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ from holdfast.engine.protocol import (
     Refused,
     SessionState,
     Ticket,
-    Weight,
     Write,
 )
 from holdfast.runtime.changes.carried_copies import Copies, blanking, copies
@@ -63,7 +62,8 @@ class Erasure(msgspec.Struct, frozen=True):
     done: bool
 
 
-Log = Callable[[], Iterator[Entry]]
+Candidate = tuple[SessionLog, SessionState]
+"""A session, and how it stood when it was looked at: what it was decided from."""
 
 
 class Doomed(NamedTuple):
@@ -75,7 +75,7 @@ class Doomed(NamedTuple):
     state: SessionState
     copies: list[Copies]
     erasure: Erasure
-    log: Log
+    log: Callable[[], Iterator[Entry]]
 
 
 def erase(store: OpenStore, session_id: str, *, preview: bool) -> Plan[Erasure]:
@@ -108,6 +108,7 @@ def retain(store: OpenStore, days: float, *, preview: bool) -> Plan[list[Erasure
     cutoff = int(store.world.now() - days * DAY_MS)
     reason = f"no news for {days:g} days"
     if not preview:
+        # A retention that was killed may have left erased words in the file.
         yield from read(engine.scrub, slow=True)
     family = _Family(engine, tenant, cutoff)
     found: list[Erasure] = []
@@ -116,11 +117,8 @@ def retain(store: OpenStore, days: float, *, preview: bool) -> Plan[list[Erasure
         yield from read(partial(engine.kept, tenant, before=before, limit=BATCH))
     ):
         before = (states[-1].active_at, states[-1].id)
-        old = yield from read(
-            partial(
-                family.unneeded, [state for state in states if _is_over(state, cutoff)]
-            )
-        )
+        quiet = [state for state in states if _is_over(state, cutoff)]
+        old = yield from read(partial(family.unneeded, quiet))
         for some in portions(old, entries_max=ENTRIES_MAX):
             doomed = [(store.session_log(state), state) for state in some]
             if preview:
@@ -132,11 +130,9 @@ def retain(store: OpenStore, days: float, *, preview: bool) -> Plan[list[Erasure
 
 
 def _is_over(state: SessionState, cutoff: int) -> bool:
-    return (
-        not state.erased
-        and state.turn is None
-        and max(state.active_at, state.last_at) < cutoff
-    )
+    if state.erased or state.turn is not None:
+        return False
+    return max(state.active_at, state.last_at) < cutoff
 
 
 class _Family:
@@ -162,9 +158,9 @@ class _Family:
         while parents := [id for id in ids if id not in self._asked]:
             self._asked.update(parents)
             forks = self._engine.forks(self._tenant, parents)
-            self._parents |= {
-                fork.id: fork.parent for fork in forks if fork.parent is not None
-            }
+            for fork in forks:
+                if fork.parent is not None:
+                    self._parents[fork.id] = fork.parent
             for fork in forks:
                 is_young = not fork.erased and not _is_over(fork, self._cutoff)
                 if is_young or fork.id in self._needed:
@@ -179,37 +175,34 @@ class _Family:
 
 
 def _all_of(
-    engine: Engine,
-    some: list[tuple[SessionLog, SessionState]],
-    cutoff: int,
-    reason: str,
+    engine: Engine, some: list[Candidate], cutoff: int, reason: str
 ) -> Plan[list[Erasure]]:
     """Many at once: they share transactions, and the file is cleaned once for each. One that has
     news meanwhile is kept; that another erasure has taken copies out of it is none.
     """
     done: list[Erasure] = []
     while some:
-        again: list[SessionLog] = []
-        for doomed, ticket in (
-            yield from read(
-                partial(_submitted, engine, some, reason, forget_events=True)
-            )
-        ):
+        refused: list[SessionLog] = []
+        submitted = yield from read(
+            partial(_submitted, engine, some, reason, forget_events=True)
+        )
+        for doomed, ticket in submitted:
             if isinstance((yield from wait_for(ticket)), Refused):
-                again.append(doomed.session)
+                refused.append(doomed.session)
             else:
                 done.append(msgspec.structs.replace(doomed.erasure, done=True))
-        states = yield from read(partial(_states, again))
-        some = [
-            (session, state)
-            for session, state in zip(again, states, strict=True)
-            if _is_over(state, cutoff)
-        ]
+        some = yield from read(partial(_still_over, refused, cutoff))
     return done
 
 
-def _states(sessions: list[SessionLog]) -> list[SessionState]:
-    return [session.state() for session in sessions]
+def _still_over(sessions: list[SessionLog], cutoff: int) -> list[Candidate]:
+    """Those that can be erased all the same. What refused the others is news of theirs."""
+    found = []
+    for session in sessions:
+        state = session.state()
+        if _is_over(state, cutoff):
+            found.append((session, state))
+    return found
 
 
 def _at_rest(session: SessionLog) -> Plan[SessionState]:
@@ -225,21 +218,20 @@ def _at_rest(session: SessionLog) -> Plan[SessionState]:
 
 def _submitted(
     engine: Engine,
-    some: Sequence[tuple[SessionLog, SessionState]],
+    some: list[Candidate],
     reason: str,
     *,
     forget_events: bool = False,
 ) -> list[tuple[Doomed, Ticket]]:
-    looked_up = _looked_up(engine, some)
-    return [
-        (doomed, _submit(doomed, reason, forget_events=forget_events))
-        for doomed in looked_up
-    ]
+    """Has these sessions erased; all are under way before any is waited for."""
+    submitted = []
+    for doomed in _looked_up(engine, some):
+        ticket = _submit(doomed, reason, forget_events=forget_events)
+        submitted.append((doomed, ticket))
+    return submitted
 
 
-def _looked_up(
-    engine: Engine, some: Sequence[tuple[SessionLog, SessionState]]
-) -> list[Doomed]:
+def _looked_up(engine: Engine, some: list[Candidate]) -> list[Doomed]:
     """What has to be known of these sessions: a few questions for all of them, and some for the
     long ones.
     """
@@ -253,8 +245,18 @@ def _looked_up(
     for session, state in some:
         log = partial(_log, engine, state, beginnings.get(state.id, []))
         lost = copies(session, state, log)
-        erasure = _weighed(
-            session, state, weights[state.id], forks.get(state.id, []), lost
+        weight = weights[state.id]
+        erasure = Erasure(
+            session.id,
+            session.key,
+            weight.entries,
+            weight.messages,
+            weight.bytes,
+            weight.blobs,
+            tuple(sorted(forks.get(state.id, []))),
+            tuple(sorted(each.state.id for each in lost if each.is_news)),
+            state.active_at,
+            done=False,
         )
         found.append(Doomed(session, state, lost, erasure, log))
     return found
@@ -276,6 +278,7 @@ def _log(
 def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
     session, state, found, erasure, log = doomed
     note = Erased(erasure.entries, erasure.messages, erasure.bytes, reason)
+    # Guarded by the head and by its rest: what came in since was not looked at, and would be lost.
     erasing = Write(
         session.id,
         drafts=(session.draft("erased", note),),
@@ -286,26 +289,5 @@ def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
         erase=tuple((entry.seq, tombstone(entry)) for entry in log()),
         forget_events=forget_events,
     )
-    return session.engine.submit(
-        (erasing, *(blanking(session, each) for each in found))
-    )
-
-
-def _weighed(
-    session: SessionLog,
-    state: SessionState,
-    weight: Weight,
-    forks: list[str],
-    found: list[Copies],
-) -> Erasure:
-    lose = tuple(sorted(each.state.id for each in found if each.is_news))
-    counts = weight.entries, weight.messages, weight.bytes, weight.blobs
-    return Erasure(
-        session.id,
-        session.key,
-        *counts,
-        tuple(sorted(forks)),
-        lose,
-        state.active_at,
-        done=False,
-    )
+    blankings = [blanking(session, each) for each in found]
+    return session.engine.submit((erasing, *blankings))

@@ -52,11 +52,8 @@ class Context(list[Any]):
     def _without_continuation(self) -> list[Any]:
         """The payloads, without what stands at the end only because nothing else does."""
         payloads = list(super().__iter__())
-        if (
-            self._continuation is not None
-            and payloads
-            and payloads[-1] == self._continuation
-        ):
+        # Its caller may have taken it out, or changed it: then it is the caller's own.
+        if payloads and payloads[-1] == self._continuation:
             payloads.pop()
         return payloads
 
@@ -114,16 +111,17 @@ for _name in (
 
 def _copy(value: Any) -> Any:
     """Payloads are JSON: dicts, lists and what can't change."""
+    # Not `copy.deepcopy`, which is several times slower: this is done for every payload that a
+    # caller looks at.
+    # Most values are text: these are not worth a call each.
     if type(value) is dict:
         return {
             key: _copy(item) if type(item) in (dict, list) else item
             for key, item in value.items()
         }
-    return (
-        [_copy(item) if type(item) in (dict, list) else item for item in value]
-        if type(value) is list
-        else value
-    )
+    if type(value) is list:
+        return [_copy(item) if type(item) in (dict, list) else item for item in value]
+    return value
 
 
 class Contexts:
@@ -148,14 +146,10 @@ class Contexts:
         list.extend(context, kept.payloads)
         # What was kept ends before a user message, so the last message of all is in the tail.
         list.extend(context, shape.close([payload for payload, _ in tail], None))
-        in_turn = log.running is not None
-        if (
-            in_turn
-            and not prefill
-            and tail
-            and shape.note(tail[-1][0]).role == "assistant"
-        ):
-            context._go_on(shape.say("user", CONTINUE))
+        if log.running is not None and not prefill and tail:
+            last, _ = tail[-1]
+            if shape.note(last).role == "assistant":
+                context._go_on(shape.say("user", CONTINUE))
         return context
 
     def shown(self, log: Log, shape: Format) -> list[Shaped]:
@@ -189,14 +183,14 @@ class Contexts:
         if cut > kept.count:
             kept.extend(order[kept.count : cut], shape)
         tail = order[kept.count :]
+        # A result in the tail may belong to a call in the beginning: then all is repaired at once,
+        # and what is kept waits for a better day.
         if not stands_alone(tail, kept.ties):
             kept, tail = _Kept(log.revision), order
         steps = repair(live(tail, running), registry.read)
-        used, first = set(kept.used), not kept.payloads
-        if prefill:
-            shaped = shape.shape(steps, used=used, first=first, goes_on=True)
-        else:
-            shaped = shape.shape(steps, used=used, first=first)
+        # A copy: what the tail uses must not bind the beginning, which outlives it.
+        used = set(kept.used)
+        shaped = shape.shape(steps, used=used, first=not kept.payloads, goes_on=prefill)
         _insist_on_messages([payload for payload, _ in shaped])
         return kept, shaped
 
@@ -222,17 +216,14 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
 
 
 def _are_usual(payloads: list[dict[str, Any]]) -> bool:
-    """Whether all have a role and content, as nearly all have: told without a look at each for
-    itself.
-    """
+    """Whether all have a role and content, as nearly all have."""
+    # Sets of types, made without a look at each for itself: this is done for all of a long history.
     try:
         roles = {type(payload["role"]) for payload in payloads}
-        return (
-            roles == {str}
-            and {type(payload["content"]) for payload in payloads} <= _CONTENT
-        )
+        contents = {type(payload["content"]) for payload in payloads}
     except KeyError:
         return False
+    return roles == {str} and contents <= _CONTENT
 
 
 class _Kept:
