@@ -30,6 +30,7 @@ def event_name(scope: str, event: str) -> bytes:
     """
     import hashlib  # many a program opens a store and has no events
 
+    # With its length, so that no other scope and event make the same words.
     words = f"{len(scope)} {scope} {event}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(words, digest_size=16).digest()
 

@@ -39,6 +39,7 @@ def digests_of(name: str, arguments: str) -> tuple[str, str]:
 def _digest(name: str, arguments: str) -> str:
     from hashlib import sha256  # for those who ask about calls: it takes 4 ms to load
 
+    # A model may say half of a character, and its call must still be asked about.
     return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
 
 
@@ -80,6 +81,7 @@ def judge_call(
     `answered`: places of calls that have an outcome.
     """
     fitting = [ask for ask in asks if ask.digest in digests]
+    # The latest: an id is reused, and an earlier approval was for an earlier call.
     for ask in reversed(fitting):
         if ask.may_start:
             return Verdict("use", ask)
@@ -95,6 +97,7 @@ def judge_call(
         if is_made:
             return Verdict("ask")
         return Verdict("refuse", why=_why(asks, fitting, answered))
+    # Nobody was ever asked about this id: it is the caller's own affair.
     if here is None or is_made:
         return Verdict("start")
     if here == "done":

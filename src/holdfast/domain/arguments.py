@@ -22,6 +22,7 @@ Durability = Literal["power", "process"]
 OnBusy = Literal["wait", "interrupt", "refuse"]
 State = Literal["open", "running", "ended"]
 
+# What both engines hold in a column of integers.
 INTEGER_MAX = (1 << 63) - 1
 NAME_MAX = 1024
 """Bytes in a name that is looked up: it has to fit into an index row of every engine."""
@@ -233,6 +234,7 @@ def kept(rule: Rule, parameter: str, value: Any) -> Any:
     """
     try:
         return rule(parameter, value)
+    # The rule has refused it, in its own words.
     except HoldfastError:
         raise
     except Exception as error:

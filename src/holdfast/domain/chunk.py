@@ -43,9 +43,11 @@ def squeeze(deltas: Iterable[Delta]) -> list[Delta]:
         if held:
             out.append((kind, index, "".join(held)))
         if delta[0] in GROWING:
-            kind, index, held = delta[0], delta[1], [delta[2]]
+            kind, index, value = delta
+            held = [value]
         else:
             kind, index, held = "", -1, []
+            # Other deltas are never joined, so nothing may go on from one.
             out.append(delta)
     if held:
         out.append((kind, index, "".join(held)))
@@ -57,10 +59,8 @@ def pack(deltas: Iterable[Delta]) -> bytes:
     squeezed = squeeze(deltas)
     try:
         return _encode(squeezed)
-    except (
-        UnicodeEncodeError,
-        TypeError,
-    ):  # lone surrogates; strings and numbers of somebody's own type
+    except (UnicodeEncodeError, TypeError):
+        # lone surrogates; strings and numbers of somebody's own type
         return freeze(squeezed)
 
 
@@ -69,6 +69,7 @@ def unpack(row: bytes) -> list[Delta]:
     try:
         return _decode(row)
     except msgspec.DecodeError:
+        # Halves of characters, which `pack` wrote as escapes: msgspec reads none.
         return [tuple(delta) for delta in thaw(row)]
 
 
@@ -98,9 +99,8 @@ def raw(value: Any) -> Any:
     except Exception:
         try:
             return str.__str__(repr(value))
-        except (
-            Exception
-        ):  # an object of the caller's, and anything may be wrong with it
+        except Exception:
+            # an object of the caller's, and anything may be wrong with it
             return f"<{type(value).__name__}>"
 
 

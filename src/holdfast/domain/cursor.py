@@ -47,7 +47,10 @@ def read(text: str, *, session_id: str, head: int) -> Cursor:
         )
 
     try:
+        # `write` leaves the padding out.
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        # Strict: characters outside the alphabet would be skipped, and many texts be
+        # one cursor.
         cursor = _decode(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (binascii.Error, UnicodeEncodeError, msgspec.DecodeError, ValueError):
         raise refuse("it is not a cursor of Holdfast") from None

@@ -264,6 +264,7 @@ def noted(note: Note) -> bytes:
     try:
         text = _encode(note)
     except UnicodeEncodeError:
+        # Halves of characters, in a reason or an error: they are kept as escapes.
         text = freeze(msgspec.to_builtins(note, str_keys=True))
     except TypeError as error:
         problem = f"its note can't be written ({error})"
@@ -285,12 +286,15 @@ def note_of(kind: str, note: bytes) -> Any:
     if known is not None:
         return known
     try:
+        # Nothing is stored for a note that says only defaults.
         value = _decoders[kind](note or b"{}")
     except msgspec.DecodeError:
         value = _converted(kind, thaw(note))
     # A long one holds what was said, a reason or an error, and hardly comes again.
     if len(note) <= _PLAIN_NOTE_BYTES:
         if len(_plain_notes) >= _PLAIN_NOTES_MAX:
+            # All at once: those that come again are soon back, and no order has to be
+            # kept.
             _plain_notes.clear()
         _plain_notes[kind, note] = value
     return value

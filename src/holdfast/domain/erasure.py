@@ -77,6 +77,7 @@ def carried_in(entries: Iterable[Entry]) -> set[str]:
     begins with. Of one that is erased, nothing tells any more whether it had to wait.
     """
     carried = set()
+    # The first entry opens the session, and those that were carried over follow it.
     for entry in islice(entries, 1, None):
         if entry.kind != "message" or entry.turn is not None:
             break

@@ -40,6 +40,7 @@ class Inbox:
 
     def _end(self, entry: Entry) -> None:
         """A turn that has used nothing of what it took gives it back, to where it stood."""
+        # What it does not return it has used.
         taken = self._taken.pop(entry.turn, {})
         for id in note_of("end", entry.note).returns:
             if id in taken:

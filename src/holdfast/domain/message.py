@@ -25,6 +25,7 @@ this very object.
 """
 
 
+# Deeper data may run a reader out of stack, here or at a provider.
 DEPTH_MAX = 200
 INTEGER_BITS_MAX = 4096
 
@@ -164,6 +165,7 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
 
     Any Unicode passes, lone surrogates included: those are kept as JSON escapes (FAULTS H7).
     """
+    # msgspec would write what `thaw` can't give back: bytes, dates, infinities.
     if not flat and not is_flat(payload):
         check(payload)
     try:
@@ -204,6 +206,7 @@ def thaw_all(bodies: list[bytes]) -> list[Any]:
     try:
         return [_decode(body) for body in bodies]
     except (msgspec.DecodeError, RecursionError):
+        # One of them is odd: by itself it is read another way, or named.
         return [thaw(body) for body in bodies]
 
 
@@ -236,6 +239,7 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
     kind = type(value)
     if depth > DEPTH_MAX:
         raise too_deep(place)
+    # Most values are these, and are done with after one look.
     if kind in _WHOLE or issubclass(kind, str):
         return
     if issubclass(kind, int):

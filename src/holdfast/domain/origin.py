@@ -44,8 +44,10 @@ def session_name(
     moved. `number` counts conversations that are alike in all of this and yet are not one.
     """
     where = "" if is_drawn(kind, id) else source
+    # The first has none, so that its name does not change when another like it comes.
     more = [str(number)] if number else []
     raw = bytearray(_digest(tenant, kind, where, id, *first, *more)[:16])
+    # The bits that make it a random UUID (version 4), as ids of sessions are.
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()
@@ -54,6 +56,7 @@ def session_name(
 
 def entry_name(session: str, origin: str, at: int) -> bytes:
     """The id of the entry that was `origin` there; as all ids it begins with its time."""
+    # An id has no sign: what was said before 1970 gets the first time there is.
     return max(at, 0).to_bytes(8, "big")[-6:] + _digest(session, origin)[:10]
 
 

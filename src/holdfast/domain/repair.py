@@ -154,6 +154,7 @@ def pair(seen: Messages) -> Pairs:
                 pairs[call] = (index, place)
                 continue
             key = (message.turn, call_id)
+            # Ids are reused (FAULTS E4): a call of its own turn comes before a nearer one.
             own_turn = message.turn is not None and key in made
             stack = begun.get(key if own_turn else call_id)
             call = _latest_open(stack, pairs)
@@ -163,6 +164,7 @@ def pair(seen: Messages) -> Pairs:
                 early.append(((index, place), key))
         _begin(index, message, begun)
     for result, key in early:
+        # Stored ahead of its call: it takes the first of its turn.
         left = [call for call in begun.get(key, ()) if call not in pairs]
         if left:
             pairs[min(left)] = result
@@ -241,6 +243,7 @@ class _Arranging:
         self._held: list[Step] = []
 
     def steps(self) -> list[Step]:
+        # This loop passes every message of a long history.
         append = self._steps.append
         for index, message in enumerate(self._seen):
             note = message.note
@@ -263,6 +266,7 @@ class _Arranging:
             self._held.append(step)
             return
         calls = self._kept(index, message)
+        # Calls that join those before them stand before the results of all.
         if not (calls and self._joins(index, message)):
             self._settle(step.role, step.source)
         self._steps.append(Step(step.role, step.source) if step.source else step)
@@ -313,9 +317,11 @@ class _Arranging:
         for judging.
         """
         note, calls = message.note, calls_of(message)
+        # Whole, with calls, which always show: nothing of it has to be read.
         if calls and not note.answers and not note.partial:
             return Step(note.role, message)
         read = self._read(note.format, message.body)
+        # A call in anybody else's message was run by nobody (`calls_of`).
         left_out = Result if note.role == "assistant" else (Result, Call)
         pieces = tuple(piece for piece in read if not isinstance(piece.part, left_out))
         whole = len(pieces) == len(read) and not note.partial

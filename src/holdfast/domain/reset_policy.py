@@ -45,15 +45,13 @@ class Idle(Policy, frozen=True, kw_only=True):
     minutes: float = 0
 
     def __post_init__(self) -> None:
+        # The struct is frozen, and keeps what the rule has made of the value.
         force_setattr(self, "hours", kept(_hours, "hours", self.hours))
         force_setattr(self, "minutes", kept(_minutes, "minutes", self.minutes))
 
     def due(self, *, active_at: int, now: int) -> str | None:
-        return (
-            "idle"
-            if now - active_at >= (self.hours * 3600 + self.minutes * 60) * 1000
-            else None
-        )
+        idle_ms = (self.hours * 3600 + self.minutes * 60) * 1000
+        return "idle" if now - active_at >= idle_ms else None
 
 
 class Daily(Policy, frozen=True, kw_only=True):
@@ -75,6 +73,7 @@ class Daily(Policy, frozen=True, kw_only=True):
     def _latest_boundary(self, now: int) -> int:
         zone, moment = _zone(self.tz), time.fromisoformat(self.at)
         today = datetime.fromtimestamp(now / 1000, zone).date()
+        # Today's may be still to come; and where clocks change, yesterday's as well.
         for days in (0, 1, 2):
             local = datetime.combine(today - timedelta(days=days), moment, zone)
             boundary = int(local.astimezone(UTC).timestamp() * 1000)
@@ -110,13 +109,11 @@ def _name_of_zone(parameter: str, value: Any) -> str:
     try:
         said = text(parameter, value)
         _zone(said)
-    except (
-        Exception
-    ):  # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError
+    except Exception:
+        # zoneinfo raises what its path lookup raises: ValueError, OSError, KeyError
         takes = 'the name of a time zone, such as "Europe/Berlin"'
-        raise BadArgument(
-            parameter=parameter, takes=takes, given=shown(value)
-        ) from None
+        given = shown(value)
+        raise BadArgument(parameter=parameter, takes=takes, given=given) from None
     return said
 
 

@@ -53,6 +53,7 @@ class Ask(msgspec.Struct):
     @property
     def is_open(self) -> bool:
         """Whether the call is still waiting, for a decision or to be run."""
+        # Approved and not started is open too: nobody has run it.
         return self.approved is not False and self.started_in is None
 
 
@@ -111,6 +112,7 @@ def addresses(messages: Messages, own: str | None) -> list[str]:
     (FAULTS C2).
     """
     asked = [own, *(seen.note.reply_to for seen in messages)]
+    # in the order in which they asked
     return list(dict.fromkeys(address for address in asked if address is not None))
 
 

@@ -64,6 +64,7 @@ def _begins_turn(order: Messages, index: int) -> bool:
     if index == 0:
         return True
     if message.turn is None:
+        # Outside of turns, what a user says begins something new.
         return message.note.role == "user"
     return message.turn != order[index - 1].turn
 
@@ -74,6 +75,7 @@ def _first_open(order: Messages, running: int) -> int:
     """
     pairs = pair(order)
     for index, seen in enumerate(order):
+        # An approved call of an earlier turn is run by this one.
         if seen.started:
             return index
         if seen.turn == running:
@@ -105,6 +107,7 @@ def boundaries(order: Messages) -> list[bool]:
         for call in message.note.calls:
             latest[call.id] = index
         if message.waiting:
+            # A summary can't wait for an approval: nothing from here on is covered.
             first_waiting = min(first_waiting, index)
     # Ids are reused (FAULTS E4): which call a result answers is for the pairing to say.
     for (call_at, _), (result_at, _) in pair(order).items():

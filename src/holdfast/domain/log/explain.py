@@ -136,6 +136,7 @@ class Outline:
     def found(self, id: str) -> StoredMessage:
         """The message with this id."""
         if not self._by_id:
+            # Most outlines are printed in order, and ask for none.
             self._by_id = {seen.id: seen for seen in self.log.natural}
         return self._by_id[id]
 

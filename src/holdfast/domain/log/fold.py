@@ -144,6 +144,7 @@ class Log:
     @property
     def by_seq(self) -> Order:
         """All messages, those in the inbox too, by seq."""
+        # Nobody has said a summary.
         said = [seen for seen in self.natural if seen.note.origin != "summary"]
         return sorted([*said, *self._inbox.values()], key=lambda message: message.seq)
 
@@ -236,6 +237,7 @@ class Log:
             if unit is not self._units[-1]:
                 self._natural = NaturalOrder()
             if turn in self.turns and seen.note.role != "user":
+                # It has used what it took, and gives nothing back (I-4).
                 self.turns[turn].spoke = True
         if (
             unit is self._units[-1]
@@ -248,6 +250,7 @@ class Log:
             self._stale = True
 
     def _may_be_gone(self, seen: StoredMessage) -> bool:
+        # Only what began before the last rewind can have been taken away by it.
         return bool(self.rewinds) and self.born(seen) < self.rewinds[-1][0]
 
     def born(self, seen: StoredMessage) -> int:
@@ -347,6 +350,7 @@ class Log:
         """The messages of a turn and all that stands after it: what may answer its calls."""
         unit = self._unit_of_turn.get(number)
         found: Order = []
+        # From the end: a turn that somebody asks for is nearly always one of the last.
         for other in reversed(self._units):
             found[:0] = other if isinstance(other, list) else [other]
             if other is unit:
@@ -404,6 +408,7 @@ class Log:
         for id in ids:
             waiting = self._inbox.pop(id, None)
             if waiting is not None:
+                # Its seq is older than a shape that was made while it waited.
                 self._joined.add(waiting.seq)
                 self._place(replace(waiting, turn=number))
 

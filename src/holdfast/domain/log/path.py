@@ -65,6 +65,7 @@ def _before(log: Log, to: StoredMessage) -> tuple[Rewound, set[int]]:
     was gone from the beginning: before its turn began.
     """
     for said_at in (_said_at(log, to), log.born(to)):
+        # Rewinds stand in the order of their seqs.
         earlier = bisect_left(log.rewinds, said_at, key=lambda rewind: rewind[0])
         if not earlier:
             return Rewound(), set()
@@ -106,6 +107,7 @@ def _turns(
         # A turn that began later may have said nothing yet: what it says is gone as well.
         if turn.number in taken or turn.seq > until:
             dead.add(turn.seq)
+    # What an earlier rewind had cut, and is still here, stays cut.
     cut = {log.born(seen) for seen in left}.intersection(before.cut)
     if to.turn is not None:
         cut.add(log.born(to))

@@ -63,6 +63,7 @@ class References:
         nothing.
         """
         here = _shown_by(page)
+        # A note may stand on the page after the message that it names.
         near, self._last = self._last | here, here
         for entry in page:
             # Nearly all are messages, whose notes name nothing: they are not decoded.

@@ -64,6 +64,7 @@ def _awaited(outcomes: Messages, left: Messages) -> set[int]:
 
 def within(spans: Ranges, seq: int) -> bool:
     """Whether one of these spans, in ascending order, has this seq in it."""
+    # The last span that begins at or before it is the only one that can have it.
     index = bisect_right(spans, seq, key=lambda span: span[0])
     return index > 0 and seq <= spans[index - 1][1]
 

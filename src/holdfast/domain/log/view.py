@@ -183,7 +183,7 @@ def settled(order: Messages, kept: int, running: int | None, before: Ties) -> in
 def _may_part(
     previous: StoredMessage, message: StoredMessage, running: int | None
 ) -> bool:
-    # The running turn may still give back what it took, so nothing inside it is settled.
+    # Inside the running turn: an open call there is shown as running until it ends.
     if message.turn is not None and message.turn == running == previous.turn:
         return False
     if not (message.note.plain and previous.note.plain):

@@ -33,6 +33,7 @@ def align(known: Items, said: Items) -> Found:
         span = _strip(known, said, spans.pop(), found)
         if span[0] == span[1] or span[2] == span[3]:
             continue
+        # What occurs once on both sides is the same, whatever has moved around it.
         pivots = _pivots(known, said, span)
         if pivots:
             spans.extend(_between(pivots, span, found))
@@ -88,6 +89,7 @@ def _pivots(known: Items, said: Items, span: Span) -> Pairs:
     a, b, c, d = span
     once = _once(known, a, b)
     pairs = [(once[item], at) for item, at in _once(said, c, d).items() if item in once]
+    # in the order of what was said, as it takes them
     return _ascending(sorted(pairs, key=lambda pair: pair[1]))
 
 
@@ -107,6 +109,7 @@ def _ascending(pairs: Pairs) -> Pairs:
     ends: list[int] = []
     before: list[int] = []
     for index, (place, _) in enumerate(pairs):
+        # Patience: `tops` has the smallest end of an ascending run of each length.
         length = bisect_left(tops, place)
         tops[length : length + 1] = [place]
         ends[length : length + 1] = [index]
@@ -165,6 +168,7 @@ def _fill_table(
 def _nth_by_nth(known: Items, said: Items, span: Span) -> Pairs:
     a, b, c, d = span
     places: dict[Hashable, list[int]] = {}
+    # backwards, so that the last of each list is the first of its kind
     for place in range(b - 1, a - 1, -1):
         places.setdefault(known[place], []).append(place)
     return [(places[said[at]].pop(), at) for at in range(c, d) if places.get(said[at])]

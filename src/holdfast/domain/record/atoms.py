@@ -85,7 +85,7 @@ def settle(claim: Match, place: int, base: Base) -> Match:
     return claim
 
 
-def lay_base(
+def build_base(
     remembered: Held,
     *,
     shown: View,
@@ -105,6 +105,7 @@ def lay_base(
     view = [atom for atom in view if used.isdisjoint(atom.refs)]
     atoms = _merge(own, view)
     at = {id(atom): index for index, atom in enumerate(atoms)}
+    # An object that showed a part shows the whole now.
     at |= {part: at[id(atom)] for part, atom in fused.items()}
     objects: dict[int, list[Presented]] = {}
     for entry, showed in zip(remembered, parts, strict=True):
@@ -174,6 +175,7 @@ def _put_together(own: list[Atom], view: Atoms) -> tuple[list[Atom], dict[int, A
     fused: dict[int, Atom] = {}
     out: list[Atom | None] = list(own)
     for atom in view:
+        # Plain texts are taken apart on both sides, and need no putting together.
         if len(atom.refs) < 2 or atom.print.plain:
             continue
         first = places.get(atom.refs[:1])

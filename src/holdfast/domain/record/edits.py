@@ -68,4 +68,5 @@ def _without_elision(text: str) -> str:
 def _shares_most(one: str, other: str) -> bool:
     words, others = Counter(one.split()), Counter(other.split())
     shared = (words & others).total()
+    # One word in common says nothing; and most has to be left on both sides.
     return shared >= 2 and 2 * shared > max(words.total(), others.total())

@@ -14,7 +14,7 @@ The history of a long session is not in memory. Who records reads it page by pag
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from holdfast.domain.log.fold import Log
@@ -92,6 +92,7 @@ class Evidence:
         """The list beside what the handle remembers and the view shows. `equal_from`: the place
         from which on the list equals all that was `presented`.
         """
+        # A single message may be said again; a list with all of several was not cut.
         if len(self._kept) > 1:
             found = self._reconciled(
                 payloads, self._remembered, self._spent - self._kept, equal_from
@@ -122,21 +123,29 @@ class Evidence:
             known=_ViewWordings(self.log),
             gone=self._gone,
             spent=spent,
-            together=partial(_were_together, self._said_at, self._away),
+            together=self._were_together,
             equal_from=equal_from,
         )
 
+    def _were_together(self, one: str, other: str) -> bool:
+        """Whether a view ever had both of these messages, which are gone: neither was said after
+        the other had been taken away.
+        """
+        said, away = self._said_at, self._away
+        return said[one] < away[other] and said[other] < away[one]
+
     @cached_property
     def _said_at(self) -> dict[str, int]:
-        if not self._gone:
-            return {}
         return {seen.id: seen.seq for seen in self.log.natural}
 
     def _left_open(self, found: Reconciled) -> Open:
         log = self.log
         if found.puzzles and (log.since > 1 or len(log.natural) > len(log.visible)):
+            # It may be older than the view, and only the whole history knows what it
+            # shows.
             return "history"
         if found.new and (self._gone - self._spent or log.head > self._aware_of):
+            # What is new to this handle may have been said, or taken away, by another.
             return "news"
         return "nothing"
 
@@ -177,24 +186,15 @@ class Evidence:
             payload = self._payload(seen)
             if seen.id in unaware_of or echo(payload):
                 payloads[seen.seq] = payload
-        return [
-            (payloads[seen.seq], (seen.id,))
-            for seen in history.history
-            if seen.seq in payloads
-        ]
+        past: list[Shown] = []
+        for seen in history.history:
+            if seen.seq in payloads:
+                past.append((payloads[seen.seq], (seen.id,)))
+        return past
 
 
 def _refs_in(held: Held) -> set[str]:
     return {ref for entry in held for ref in entry.refs}
-
-
-def _were_together(
-    said: dict[str, int], away: dict[str, int], one: str, other: str
-) -> bool:
-    """Whether a view ever had both of these messages: neither was said after the other had been
-    taken away.
-    """
-    return said[one] < away[other] and said[other] < away[one]
 
 
 class _ViewWordings(Mapping[str, Payload]):

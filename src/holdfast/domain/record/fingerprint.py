@@ -39,6 +39,7 @@ class Fingerprint(NamedTuple):
 def fingerprint(payload: Payload) -> Fingerprint:
     """Never raises: what can't be read goes in whole."""
     if (
+        # What nearly all messages are; reading one block by block takes far longer.
         type(payload) is dict
         and len(payload) == 2
         and type(payload.get("content")) is str
@@ -54,6 +55,7 @@ def fingerprint(payload: Payload) -> Fingerprint:
         tuple(reading.answers),
         tuple(reading.other),
     )
+    # Nothing that is read here: what it is made of still tells it from others.
     if found[1:] == ("", (), (), ()) and not _is_blank(payload):
         return found._replace(other=(repr(bare(payload)),))
     return found
@@ -82,6 +84,7 @@ def snapshot(payload: Any) -> Any:
     """
     if isinstance(payload, dict):
         return {
+            # Nearly all values are strings: a call for each would be most of the work.
             key: value if type(value) is str else snapshot(value)
             for key, value in payload.items()
         }
@@ -100,12 +103,10 @@ def stamp_of(payload: Payload) -> str | None:
 def worded(payload: Payload, text: str) -> Payload:
     """A message of the same role and shape that says only `text`."""
     if isinstance(payload, list):
-        return (
-            [worded(payload[0], text)]
-            if payload
-            else [{"role": "user", "content": text}]
-        )
-    made: dict[str, Any] = {"type": payload["type"]} if "type" in payload else {}
+        return [worded(payload[0] if payload else {}, text)]
+    made: dict[str, Any] = {}
+    if "type" in payload:
+        made["type"] = payload["type"]
     made["role"] = payload.get("role", "user")
     if "parts" in payload:
         made["parts"] = [{"type": "text", "text": text}]
@@ -116,6 +117,7 @@ def worded(payload: Payload, text: str) -> Payload:
 
 def _role(payload: dict[str, Any]) -> str:
     role = str(payload["role"])
+    # one role under its older and its newer name
     return {"developer": "system", "function": "tool"}.get(role, role)
 
 
@@ -144,7 +146,10 @@ class _PayloadReading:
             for item in value:
                 self.take(item)
         elif isinstance(value, dict):
-            self._take_message(value) if "role" in value else self._take_block(value)
+            if "role" in value:
+                self._take_message(value)
+            else:
+                self._take_block(value)
         elif value is not None:
             self.other.append(repr(value))
 
@@ -168,9 +173,8 @@ class _PayloadReading:
             self._take_call(block)
         elif kind in _RESULT:
             self.role = self.role or "tool"
-            self.answers.append(
-                str(block.get("tool_use_id") or block.get("call_id") or "")
-            )
+            answers = block.get("tool_use_id") or block.get("call_id") or ""
+            self.answers.append(str(answers))
             self.take(block.get("content", block.get("output")))
         elif kind in _THINKING:
             self.role = self.role or "assistant"
@@ -189,14 +193,11 @@ class _PayloadReading:
         if not isinstance(call, dict):
             self.other.append(repr(call))
             return
-        function = call.get("function")
-        said = function if isinstance(function, dict) else call
-        arguments = said.get("arguments", said.get("input", ""))
-        words = arguments if isinstance(arguments, str) else repr(arguments)
-        self.calls.append(
-            (
-                str(call.get("call_id") or call.get("id") or ""),
-                str(said.get("name", "")),
-                words,
-            )
-        )
+        said = call.get("function")
+        if not isinstance(said, dict):
+            said = call
+        words = said.get("arguments", said.get("input", ""))
+        if not isinstance(words, str):
+            words = repr(words)
+        id = str(call.get("call_id") or call.get("id") or "")
+        self.calls.append((id, str(said.get("name", "")), words))

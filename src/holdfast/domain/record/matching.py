@@ -46,6 +46,7 @@ def match(body: Payloads, base: Base, *, by_stamp: ByStamp) -> list[Match]:
         # Not before the answers: a real result may have come for it since.
         if claim.made and claim.refs is None:
             claim.refs = ()
+    # Last what is only likely, for what nothing better has claimed.
     claims = _match_merged(claims, base)
     _match_edited(claims, base)
     return claims
@@ -93,6 +94,7 @@ def _stamps(base: Base) -> Stamps:
     stamps: Stamps = {}
     for place, atom in enumerate(base.atoms):
         if atom.refs and (stamp := stamp_of(atom.payload)):
+            # Two messages with one stamp: it names neither.
             stamps[stamp] = None if stamp in stamps else place
     return stamps
 
@@ -119,6 +121,7 @@ def _same_object(
     presented = base.objects.get(id(payload))
     if not presented:
         return []
+    # An object that stood twice in a list showed two messages, in this order.
     before, places = presented.pop(0)
     was = fingerprint(before)
     atoms = [base.atoms[place] for place in places]
@@ -133,6 +136,7 @@ def _same_object(
     has_grown = was.plain and said.plain and said.text.startswith(start)
     if not has_grown or is_same(before, payload):
         return [first]
+    # It goes on after a blank line: that message, and others that were joined to it.
     first.print = was
     first.text = was.text
     rest = said.text[len(start) :]
@@ -142,6 +146,8 @@ def _same_object(
 
 def _align(claims: Claims, base: Base) -> None:
     """Lays what is said beside what is known; certain matches hold their places in both."""
+    # Taken atoms say nothing that could be matched, but the certain ones hold the
+    # order.
     certain = {claim.place for claim in claims if claim.place is not None}
     primary = {atom.print for atom in base.atoms}
     known: list[Any] = []
@@ -229,6 +235,7 @@ def _doubt_the_tail(claims: Claims, base: Base) -> None:
         if place > reach and not claims[index].print.answers:
             newest = index
             reach = place
+    # What has an id of its own, or a call's, is known by that and not by its words.
     for claim in claims[newest + 1 :]:
         by_ids = claim.print.calls or claim.print.answers
         if claim.place is not None and not claim.certain and not by_ids:

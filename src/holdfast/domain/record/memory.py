@@ -110,6 +110,7 @@ def rebound(messages: list[Remembered], payloads: Payloads) -> list[Remembered]:
     """What is remembered of copies, bound to the caller's own objects where each has one: the next
     list is known by its objects.
     """
+    # Items that were gathered have no single object of the caller's.
     if list in map(type, snapshots_of(messages)):
         return messages
     own = payloads[len(payloads) - len(messages) :]

@@ -97,6 +97,7 @@ class MissingTexts:
         """A missing message that is said just here, up to the end of one of these paragraphs."""
         for end in ends:
             left = self.at.get(text[start:end], [])
+            # Another text of the list has shown it meanwhile.
             while left and not self._is_left(left[0]):
                 left.pop(0)
             if left:
@@ -114,6 +115,8 @@ class MissingTexts:
                 run = _run(text, self.lines, [start], glue="\n")
                 if run and all(map(self._is_left, run)):
                     for index in run:
+                        # All of them are in this text, though only the first carries
+                        # its words.
                         self.base.atoms[self.places[index]].taken = True
                     settle(claim, self.places[start], self.base)
                     return True

@@ -68,7 +68,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Payload, Payloads
-from holdfast.domain.record.atoms import GLUE, Match, is_made, lay_base
+from holdfast.domain.record.atoms import GLUE, Match, build_base, is_made
 from holdfast.domain.record.fingerprint import (
     fingerprint,
     is_same,
@@ -164,6 +164,7 @@ def reconcile(
         walked = _stride(result, body, held, shown, spent)
     walked = walked or _walk(result, body, held, wordings, spent)
     _match(result, body, held, wordings, shown=besides, spent=spent, walked=walked)
+    # It is asked again: then the words that are gone must not be taken for it.
     if gone and not spent and _repeats(result, held, gone, together):
         result = Reconciled(instructions, [], [], {}, [])
         walked = _walk(result, body, held, wordings, gone)
@@ -194,7 +195,7 @@ def _match(
         return
     # ids: nothing new was met so far
     used: set[Any] = set(result.order)
-    base = lay_base(
+    base = build_base(
         left,
         shown=_besides(shown, used),
         used=used,
@@ -322,8 +323,11 @@ def _stride(
     kept = 0
     if all(map(is_, same, objects)):
         kept = count
+        # What holds the view's own payload already stays as it is.
         while kept and snapshots[kept - 1] is not words[kept - 1]:
             kept -= 1
+    # A copy is known by its words. They may be those of what is spent; and an object of
+    # the last list in another place says more than they do.
     elif spent or not set(map(id, objects)).isdisjoint(map(id, same)):
         return 0
     result.anchors += held[:kept]
@@ -415,6 +419,7 @@ def _add(
         payload = body[at]
         refs = _add_payload(result, payload, list(group), wordings)
         result.order += refs
+        # Its snapshot is taken when it has ids: what is compared again needs none.
         result.matched.append((payload, refs))
 
 

@@ -83,6 +83,7 @@ class ListShape:
         natural = whole.natural
         seqs = {seen.id: seen.seq for seen in natural}
         shows_past = any(seqs[id] < self.log.loads_since for id in kept if id in seqs)
+        # They are stored with this view, after all that there is.
         for seq, id in enumerate(self._new, first):
             seqs[id] = seq
             natural.append(StoredMessage(id, seq, None, _NO_NOTE, b""))
@@ -124,6 +125,7 @@ class ListShape:
         restored: list[int] = []
         for id, payload in edits.items():
             if id in bodies and thaw(bodies[id]) == payload:
+                # It says again what was stored: an earlier edit is taken back.
                 restored.append(seqs[id])
             else:
                 spoken = speak(payload)

@@ -61,6 +61,7 @@ class Wordings:
 
         def find(stamp: str) -> Refs | None:
             nonlocal places
+            # Read when a stamp is first looked for: most payloads have none.
             if places is None:
                 every = [*self.shown.items(), *self.known.items()]
                 places = {
@@ -69,6 +70,7 @@ class Wordings:
             ref = places.get(stamp)
             if ref is None or ref in gone:
                 return None
+            # A second payload with this stamp is another message.
             gone.add(ref)
             return (ref,)
 

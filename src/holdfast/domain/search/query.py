@@ -84,10 +84,12 @@ class Found(msgspec.Struct, frozen=True):
 
 def asked(text: str) -> SearchQuestion:
     """A person's words as a question. Words that hold nothing to look for (`!?`) have no answer."""
+    # A pasted page is no question; its beginning is.
     pieces = _quotes.split(text[:QUESTION_MAX])
     phrases: list[tuple[str, ...]] = []
     beginning = False
     for index, piece in enumerate(pieces):
+        # Between the first quote and the second, the third and the fourth, and so on.
         quoted = index % 2 == 1
         for part in [piece] if quoted else piece.split():
             phrase = tuple(words_in(part))
@@ -120,11 +122,14 @@ def places(text: str, question: SearchQuestion) -> list[Place] | None:
     words = [word for word, _, _ in found]
     hits: list[Place] = []
     for number, phrase in enumerate(question.phrases):
+        # Only the very last word: somebody may still be typing it.
         open_ended = question.beginning and number == len(question.phrases) - 1
         at = _occurrences(words, phrase, open_ended)
         if not at:
             return None
-        hits += [(found[index][1], found[index + len(phrase) - 1][2]) for index in at]
+        for index in at:
+            last = index + len(phrase) - 1
+            hits.append((found[index][1], found[last][2]))
     return _apart(sorted(hits))
 
 
@@ -134,14 +139,12 @@ def _occurrences(
     """The places at which a row of words stands among others."""
     *whole, last = phrase
     size = len(whole)
-    ends = [
-        i
-        for i, word in enumerate(words)
-        if word == last or (open_ended and word.startswith(last))
-    ]
-    return [
-        end - size for end in ends if end >= size and words[end - size : end] == whole
-    ]
+    found = []
+    for end in range(size, len(words)):
+        is_last = words[end] == last or (open_ended and words[end].startswith(last))
+        if is_last and words[end - size : end] == whole:
+            found.append(end - size)
+    return found
 
 
 def _apart(hits: list[Place]) -> list[Place]:
@@ -165,13 +168,17 @@ def snippet(text: str, hits: Sequence[Place]) -> tuple[str, tuple[Place, ...]]:
     if end < len(text):
         end = _word_last(text, end)
     shown = _unprintable.sub(_shown, text[start:end])
-    ahead = "…" if start else ""
-    marks = [
-        (max(a, start) - start + len(ahead), min(b, end) - start + len(ahead))
-        for a, b in hits
-        if a < end and b > start
-    ]
-    return f"{ahead}{shown}{'…' if end < len(text) else ''}", tuple(marks)
+    moved = -start
+    if start:
+        shown = f"…{shown}"
+        moved += 1
+    if end < len(text):
+        shown = f"{shown}…"
+    marks = []
+    for begins, ends in hits:
+        if begins < end and ends > start:
+            marks.append((max(begins, start) + moved, min(ends, end) + moved))
+    return shown, tuple(marks)
 
 
 def _shown(found: re.Match[str]) -> str:

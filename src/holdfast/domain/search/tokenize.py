@@ -102,6 +102,7 @@ def spaced(text: str) -> str:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
+    # Most texts are; the other pattern is large, and is made when it is first needed.
     return _ascii if text.isascii() else _anywhere()
 
 
@@ -112,6 +113,7 @@ class _Folds(dict[str, str]):
 
     def __missing__(self, word: str) -> str:
         if len(self) >= self.KNOWN_MAX:
+            # All at once: the usual words are soon back.
             self.clear()
         start = word[:LETTERS_MAX]
         fold = self[word] = start.lower() if start.isascii() else _fold(start)
@@ -124,6 +126,7 @@ folded = _Folds()
 def _fold(word: str) -> str:
     from unicodedata import normalize  # large, and of no use to a store of ASCII
 
+    # Unicode's rule for comparing without case: folding can undo a decomposition.
     spread = normalize("NFKD", normalize("NFKD", word).casefold())
     return normalize("NFC", spread.translate(_changed()))
 
