@@ -11,6 +11,7 @@ class Dice:
     """Numbers that follow from a seed, whatever it is."""
 
     def __init__(self, *seed: object) -> None:
+        # Not `random`: its numbers may differ from one version of Python to the next.
         self._key = hashlib.blake2b(
             "/".join(map(str, seed)).encode(), digest_size=32
         ).digest()

@@ -181,6 +181,7 @@ def _opened(world: StoreContent, write: Write) -> ReferenceSession | None:
     """
     asked = write.open
     assert asked is not None
+    # Of any tenant: an id is of one session (I-19).
     if write.session in world.sessions:
         return None
     if asked.key is not None:
@@ -355,6 +356,7 @@ def _started(
     session: ReferenceSession, write: Write, start: Start, position: int
 ) -> ReferenceSession:
     """A turn runs under the next number, and its journal begins here."""
+    # A turn's number is its fence, and is never used again.
     number = session.fence + 1
     # A clock that was set back takes no session back in the lists.
     times = [session.active_at, *(draft.at for draft in write.drafts[:1])]

@@ -23,6 +23,7 @@ from holdfast.engine.protocol import (
     Written,
 )
 
+# Far longer than any engine takes: a slow machine breaks no law.
 PATIENCE_S = 30.0
 """How long a case waits for a signal before it says that none came."""
 
@@ -34,6 +35,7 @@ _minted = itertools.count(1)
 
 def named(number: int) -> str:
     """The id of a session; those of 1 to 15 differ in their first digit."""
+    # In the first digits, as laws of prefixes want to tell ids apart there.
     return f"{number:x}".ljust(8, "0") + "-0000-4000-8000-000000000000"
 
 

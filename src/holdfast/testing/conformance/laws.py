@@ -22,6 +22,7 @@ class Laws(dict[str, Case]):
             given.annotation for given in inspect.signature(law).parameters.values()
         ]
 
+        # So that a traceback and a test's id name the law.
         @functools.wraps(law)
         def case(engine: Engine) -> None:
             given: list[Engine | TestedSession] = []
@@ -35,4 +36,5 @@ class Laws(dict[str, Case]):
             law(*given)
 
         self[law.__name__.replace("_", " ")] = case
+        # The law itself, and not the case: it can be called with sessions of one's own.
         return law

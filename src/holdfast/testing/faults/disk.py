@@ -118,6 +118,7 @@ class Faults(Seam):
         if self._trouble == "full" and verb == "write":
             code = apsw.SQLITE_FULL
         error = apsw.exception_for(code)
+        # Said in the error, so that nobody looks for a real one.
         error.args = (f"{self._trouble} trouble was asked for",)
         return error
 
@@ -225,6 +226,7 @@ def fail_each(
                     f"{trouble} trouble, {times} times in a row, at {faults.struck[:1] or at}"
                 )
                 raise
+        # After the block: who looks at the seam finds the disk as it usually is.
         yield faults
         if not faults.struck:
             return

@@ -174,6 +174,7 @@ def nurse() -> None:
     """The main loop of the process that workers are forked from: one line in, one worker's life
     out.
     """
+    # By name: the process was started anew, and has nothing of its parent's.
     module, _, function = sys.argv[2].rpartition(".")
     life = getattr(import_module(module), function)
     if sys.argv[1].startswith("postgres"):
@@ -227,6 +228,7 @@ def _one_turn(store: Store, name: str) -> None:
             write_act("called", turn.id, call_id)
             turn.result(call_id, f"result {name} {call_id}")
             write_act("answered", turn.id, call_id, f"result {name} {call_id}")
+        # A second message after the calls, so that kills strike there as well.
         for text in turn.deliver(f"<{name} b{number}>" for number in range(12)):
             write_act("shown", turn.id, None, text)
     write_act("ended", turn.id, "completed")

@@ -134,6 +134,7 @@ class Tape(Seam):
         """
         disk = Disk()
         acts = 0
+        # Before all else: what was found was on the disk already.
         for event in self.events:
             disk.find(event)
         for number, event in enumerate(self.events):

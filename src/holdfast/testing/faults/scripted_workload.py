@@ -52,11 +52,13 @@ class ScriptedWorkload:
     def live(self, where: Any, **options: Any) -> None:
         """All chapters, on a store of its own."""
         for chapter in CHAPTERS:
+            # Opening may meet the trouble too.
             store = self.manage(partial(holdfast.open, where, **options))
             try:
                 for step in chapter:
                     self.manage(partial(step, self, store))
             finally:
+                # Whatever a step met: the next chapter opens the same place.
                 store.close()
 
     def manage(self, step: Callable[[], T]) -> T:
@@ -149,6 +151,7 @@ def is_interrupted(life: ScriptedWorkload, store: Store) -> None:
 
 
 def sends(life: ScriptedWorkload, store: Store) -> None:
+    # All of them: a reply that an earlier try left is owed still.
     for owed in store.outbox():
         owed.sent("platform-1")
         life.hear("owed", owed.id, owed.session_id)
@@ -215,6 +218,7 @@ def erases(life: ScriptedWorkload, store: Store) -> None:
     """What was said there is nowhere afterwards; what others said stays."""
     session = store.session(GONE)
     secret = life.words("Secret")
+    # Large enough, it is kept apart as a blob, which must go as well.
     session.append(secret + "." * life.large_bytes)
     # Found before, so that it is in the index too when it is erased.
     assert store.search(secret, key=GONE)

@@ -68,6 +68,7 @@ class Acknowledged:
     def __init__(self, acts: Iterable[Act] = (), *, tried: Iterable[str] = ()) -> None:
         self._of: dict[str, SessionFacts] = {}
         self._anywhere: list[str] = []
+        # Texts that were sent without an answer: there or not, and at most once.
         self._tried = list(tried)
         # By scope and event id: the message that it became.
         self._events: dict[tuple[str, str], str] = {}
@@ -76,6 +77,7 @@ class Acknowledged:
         self._paid: set[str] = set()
         self._may_be_paid: set[str] = set()
         self._gone: set[str] = set()
+        # How much there is to hold against the store: a run with little proves little.
         self.count = 0
         self.hear(acts)
 

@@ -74,6 +74,7 @@ def inbox_is_what_waits(look: Look) -> Iterator[str]:
     seqs = [look.by_id[id].seq if id in look.by_id else 0 for id in kept]
     if seqs != sorted(seqs) or seqs != [row.seq for row in waiting]:
         yield f"its inbox is out of order: {seqs} (I-4)"
+    # What callers are told must be what the engine has.
     if [message.id for message in look.session.pending()] != kept:
         yield "pending() does not tell what is in its inbox (I-4)"
 
@@ -204,6 +205,7 @@ def keys_mean_one_session(
             yield f"key {key!r} has the epochs {epochs} (I-8)"
         if any(not state.ended for state in states[:-1]):
             yield f"key {key!r} has an earlier session that has not ended (I-8)"
+        # By the engine's own way to it, which is not the way of lists.
         current = engine.current(tenant, key)
         if current is None or current.id != states[-1].id:
             yield f"key {key!r} does not mean its last session (I-8)"

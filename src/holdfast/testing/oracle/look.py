@@ -13,6 +13,7 @@ from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.session import Session
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
+# All of them: the oracle leaves nothing out.
 SESSIONS_MAX = 1_000_000
 
 

@@ -125,6 +125,7 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
 def _completions_keys(message: Payload, role: str, at: str) -> list[str]:
     allowed = COMPLETIONS_KEYS[role]
     if role == "assistant":
+        # Only in answers: nobody else says what a vendor adds.
         allowed = allowed | _VENDOR_KEYS
     problems = unknown_keys(message, allowed, at)
     for key, value in message.items():
@@ -149,6 +150,7 @@ def _completions_content(message: Payload, role: str, at: str) -> list[str]:
 def _completions_result(message: Payload, unanswered: list[str], at: str) -> list[str]:
     problems = content_problems(message.get("content"), _block_problems, at)
     call_id = message.get("tool_call_id")
+    # Taken off: a second answer to the same call is one too many.
     if call_id in unanswered:
         unanswered.remove(call_id)
     else:

@@ -14,6 +14,7 @@ from holdfast.testing.providers.checks import (
     unknown_keys,
 )
 
+# Other than a name, an id may have any length.
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _THINKING = ("thinking", "redacted_thinking")

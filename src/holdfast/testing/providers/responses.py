@@ -94,6 +94,7 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
         if not isinstance(item, dict):
             problems.append(f"{at}: not an item")
             continue
+        # Messages are the one kind that need not say what they are.
         kind = item.get("type", "message")
         if kind not in ITEMS:
             problems.append(f"{at}: unknown type {kind!r}")
@@ -142,6 +143,7 @@ def _responses_call(item: Payload, calls: list[str], at: str) -> list[str]:
         problems.append(f"{at}: call_id {call_id!r}")
     if call_id in calls:
         problems.append(f"{at}: call_id {call_id!r} again")
+    # Whatever was wrong with it: its answer must not be a second problem.
     calls.append(str(call_id))
     if item["type"] not in ("function_call", "custom_tool_call"):
         if not any(item.get(key) for key in ("action", "actions", "operation")):

@@ -56,6 +56,7 @@ def restart(world: SoakWorld, desk: Desk) -> bool:
 
 def vanish(world: SoakWorld, desk: Desk) -> bool:
     """This desk is never heard of again, wherever its calls had got to; another takes its place."""
+    # Nothing is closed: its leases have to run out.
     world.leave_behind(desk)
     world.replace(desk)
     return True

@@ -80,6 +80,7 @@ def live(place: str, key: str, name: str) -> None:
     """A client, from its first call to its death."""
     with open_store(place, durability="process") as store:
         client = _KilledClient(store, key, name)
+        # There is no other end than being killed.
         while True:
             client.dice.weighted(_DEEDS)(client)
 
@@ -216,6 +217,7 @@ def _post(client: _KilledClient) -> None:
         write_act("owed", owed.id, owed.session_id)
         if client.dice.happens(0.3):
             owed.failed("no line")
+        # Announced: it may be paid though the client never says so.
         write_act("may", "paid", owed.session_id, owed.id)
         owed.sent("p-1")
         write_act("paid", owed.id)

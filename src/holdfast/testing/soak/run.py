@@ -50,6 +50,7 @@ KILLED = 0.04
 """How often a call that is under way gets further instead of something new, and how often a client
 is sent that will be killed.
 """
+# From none, a death at birth, to some turns.
 ACTS_MAX = 40
 SAID_EVERY_S = 5.0
 
@@ -195,6 +196,7 @@ def _step(world: SoakWorld, report: SoakReport) -> None:
     """Something happens at a desk that is awake: a call that is under way gets further,
     or an act.
     """
+    # One for all tries of this step: what can't be done here is drawn again.
     desk = world.dice.pick([desk for desk in world.desks if not desk.asleep])
     while True:
         if desk.flights and world.dice.happens(FLIES):
@@ -235,6 +237,7 @@ def soak_for(
         whole.add(now)
         say(whole)
 
+    # At least one world, however short the time.
     while not report.broken and (report.worlds == 0 or tick() < until):
         report.add(soak(seed + report.worlds, steps=steps, say=say_totals))
     return report

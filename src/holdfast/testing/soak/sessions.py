@@ -133,6 +133,7 @@ def label(world: SoakWorld, desk: Desk) -> bool:
 
 
 def decide(world: SoakWorld, desk: Desk) -> bool:
+    # Nobody has asked, or there is nobody here to answer.
     if not world.asked or not desk.sessions:
         return False
     call_id = world.dice.pick(world.asked)[1]

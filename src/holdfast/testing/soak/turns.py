@@ -148,6 +148,7 @@ def speak(world: SoakWorld, desk: Desk) -> bool:
     if not desk.turns:
         return False
     turn = world.dice.pick(desk.turns)
+    # Mostly one that is under way goes on; two at once are seldom, and must work.
     if turn.streams and world.dice.happens(0.9):
         stream = world.dice.pick(turn.streams)
         if world.dice.happens(0.05):
@@ -239,6 +240,7 @@ def use_a_tool(world: SoakWorld, desk: Desk) -> bool:
 
 def answer_a_call(world: SoakWorld, desk: Desk) -> bool:
     """A tool's outcome, of a call of this turn, or now and then of one that nobody made."""
+    # Of calls that were made in it, or told by a stream of it.
     turns = [turn for turn in desk.turns if turn.calls]
     if not turns:
         return False
