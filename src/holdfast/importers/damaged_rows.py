@@ -64,17 +64,16 @@ class Walk:
         wanted: Sequence[str],
         on_gap: Callable[[Gap], None],
     ) -> None:
-        self._connection, self._table, self._wanted, self._on_gap = (
-            connection,
-            table,
-            wanted,
-            on_gap,
-        )
+        self._connection = connection
+        self._table = table
+        self._wanted = wanted
+        self._on_gap = on_gap
         place = f"FROM {quoted(table)} NOT INDEXED WHERE rowid >= ? ORDER BY rowid"
         self._pass = f"SELECT {', '.join(('rowid', *wanted))} {place}"
         self._seek = f"SELECT rowid {place} LIMIT 1"
         self._met = array("q")
-        self._asked = self._gaps = 0
+        self._asked = 0
+        self._gaps = 0
         self._unread: dict[int, int] = {}
         self._troubled = False
         self._odd: int | None = None
@@ -109,27 +108,28 @@ class Walk:
                 else:
                     return
             except apsw.SQLError as error:
+                # A table without rowids, or a definition that makes no sense.
                 self._report(None, None, reason(error))
-                return  # a table without rowids, or a definition that makes no sense
+                return
             except TROUBLE as error:
                 trouble = error
             found = self._next(at, last, trouble)
             if found is None:
                 return
             at = found + 1
-            if (
-                values := row_at(self._connection, self._table, found, self._wanted)
-            ) is not None:
-                self._met.append(found)
-                yield (found, *values)
-            else:
-                self._odd, self._troubled = found, True
+            values = row_at(self._connection, self._table, found, self._wanted)
+            if values is None:
+                # The index of rows leads to it, and it is not there.
+                self._odd = found
+                self._troubled = True
+                continue
+            self._met.append(found)
+            yield (found, *values)
 
     def _passed_over(self, known: list[int]) -> Iterator[Row]:
         """Rows among the ids between those that are known."""
-        for before, following in zip(
-            [min(known[0], 0) - 1, *known], known, strict=False
-        ):
+        first = min(known[0], 0) - 1
+        for before, following in zip([first, *known], known, strict=False):
             if following - before > 1:
                 yield from self._between(before, following)
             if self._asked >= ASKED_MAX:
@@ -138,7 +138,9 @@ class Walk:
                 return
 
     def _between(self, before: int, following: int) -> Iterator[Row]:
-        at, enough = before + 1, FEW if self._odd is None else NEAR
+        at = before + 1
+        # Ids that nobody uses are common; only where rows were out of order are many looked for.
+        enough = FEW if self._odd is None else NEAR
         search = _Search(self)
         while at < following and search.missed < enough and self._asked < ASKED_MAX:
             if at in self._unread:
@@ -168,34 +170,41 @@ class Walk:
                 return self._far(id, last, search.run)
             if search.is_hit(id):
                 return id
-        return (
-            self._far(min(start + NEAR, last + 1), last, search.run)
-            if start <= last
-            else None
-        )
+        if start > last:
+            return None
+        return self._far(min(start + NEAR, last + 1), last, search.run)
 
     def _far(self, at: int, last: int, run: int | None) -> int | None:
-        """As `_next`, where no row is near: in steps that grow."""
-        bad, step = at - 1, 1
-        while (
-            (good := bad + step) <= last
-            and (found := self.found(good)) is not None
-            and found < good
-        ):
-            bad, step = good, step * 2
+        """The first id from this one on whose row can be found, where none is near: in steps that
+        grow.
+        """
+        bad = at - 1
+        step = 1
+        good = bad + step
+        while good <= last and not self._can_read(good):
+            bad = good
+            step *= 2
+            good = bad + step
         if good > last:
             self.report_run(run, None if last == _HIGHEST else last, self.why_not)
             return None
         while good - bad > 1:
             middle = (bad + good) // 2
-            found = self.found(middle)
-            bad, good = (
-                (bad, middle) if found is None or found >= middle else (middle, good)
-            )
-        is_sparse = good > at or self._asked >= ASKED_MAX
-        self.report_run(run, good - 1, self.why_not + (_STRIDES if is_sparse else ""))
+            if self._can_read(middle):
+                good = middle
+            else:
+                bad = middle
+        problem = self.why_not
+        if good > at or self._asked >= ASKED_MAX:
+            problem += _STRIDES
+        self.report_run(run, good - 1, problem)
         found = self.found(good)
         return found if found is not None and good <= found <= last else None
+
+    def _can_read(self, id: int) -> bool:
+        """Whether the page where this id would lie can be read."""
+        found = self.found(id)
+        return found is None or found >= id
 
     def found(self, id: int) -> int | None:
         """The first id from this one on; None when there is none; one below it when that can't be
@@ -226,13 +235,10 @@ class Walk:
     ) -> None:
         self._gaps += 1
         if self._gaps > GAPS_MAX:
-            self._on_gap(
-                Gap(
-                    first,
-                    None,
-                    f"more than {GAPS_MAX} stretches of it can't be read: the rest was left",
-                )
+            problem = (
+                f"more than {GAPS_MAX} stretches of it can't be read: the rest was left"
             )
+            self._on_gap(Gap(first, None, problem))
             return
         if at is not None:
             self._unread[at] = _HIGHEST - 1 if last is None else last
@@ -255,13 +261,16 @@ class _Search:
         """Whether there is a row with this id that can be found."""
         found = self._walk.found(id)
         if found is not None and found < id:
-            self.run = id if self.run is None else self.run
+            if self.run is None:
+                self.run = id
             self._claims.clear()
         else:
             self.end(id - 1)
         if found == id:
+            # An id before this one was said to be followed by a row behind it: that was no order.
             leapt = [one for one, claim in self._claims if claim > id]
-            self._walk.report_run(leapt[0] if leapt else None, id - 1, _NO_ORDER)
+            if leapt:
+                self._walk.report_run(leapt[0], id - 1, _NO_ORDER)
             self._claims.clear()
             self.missed = 0
             return True
@@ -312,13 +321,9 @@ def named(value: Any) -> str:
     """A name for what stands where an id should: text as it is; bytes, which may not be text, as
     SQL writes them.
     """
-    return (
-        value
-        if isinstance(value, str)
-        else f"x'{value.hex()}'"
-        if isinstance(value, bytes)
-        else str(value)
-    )
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return str(value)
 
 
 def quoted(name: str) -> str:

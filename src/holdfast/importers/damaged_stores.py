@@ -46,13 +46,11 @@ def damage_at(path: StrPath) -> str | None:
         return None
     if os.fspath(path).endswith(DATABASES):
         return _hurt_header(start)
-    if os.fspath(path).endswith(TEXTS) and b"\0" in start:
-        return (
-            "There are zeros where words should be."
-            if start.strip(b"\0")
-            else "It begins with nothing but zeros."
-        )
-    return None
+    if not os.fspath(path).endswith(TEXTS) or b"\0" not in start:
+        return None
+    if start.strip(b"\0"):
+        return "There are zeros where words should be."
+    return "It begins with nothing but zeros."
 
 
 def _why_closed(path: Path) -> str | None:
@@ -72,9 +70,6 @@ def _hurt_header(start: bytes) -> str | None:
     """What is wrong with what may have been SQLite's: other programs, too, call their files so."""
     if not start[:_HEADER].strip(b"\0"):
         return "It begins with zeros, where a SQLite file has its header."
-    is_sqlites = start[_FRACTIONS] == b"\x40\x20\x20" or b"CREATE TABLE" in start
-    return (
-        "It looks like a SQLite file whose header was overwritten."
-        if is_sqlites
-        else None
-    )
+    if start[_FRACTIONS] == b"\x40\x20\x20" or b"CREATE TABLE" in start:
+        return "It looks like a SQLite file whose header was overwritten."
+    return None

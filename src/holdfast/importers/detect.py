@@ -79,18 +79,22 @@ def _walked(folder: str) -> Iterator[Path]:
             yield Path(where)
             continue
         below.sort()
-        files = (Path(where, name) for name in sorted(names) if name.endswith(ENDINGS))
-        yield from (file for file in files if not file.is_symlink())
+        for name in sorted(names):
+            file = Path(where, name)
+            if name.endswith(ENDINGS) and not file.is_symlink():
+                yield file
 
 
 def parts_of(kind: str, path: StrPath) -> list[Path]:
     """What of a path belongs to the store of this kind that is there: of a folder, the sessions in
     it.
     """
-    return (
-        list(_reader(TREE).session_folders(Path(path))) if kind == TREE else []
-    ) or [Path(path)]
+    found = []
+    if kind == TREE:
+        found = list(_reader(TREE).session_folders(Path(path)))
+    return found or [Path(path)]
 
 
 def _reader(kind: str) -> Any:
+    # A reader is loaded when it is asked for: a command that reads one store needs no other.
     return import_module(f"holdfast.importers.{READERS[kind][0]}")

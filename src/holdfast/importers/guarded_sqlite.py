@@ -75,13 +75,14 @@ class Guarded:
     """
 
     def __init__(self, path: Path, *, length_max: int = 1 << 30) -> None:
-        self._path, self._looks, self._read = path, 0, 0
+        self._path = path
+        self._looks = 0
+        self._read = 0
+        # No more can come out of this file in one pass, whatever its texts are encoded in.
         self.holds_max = 2 * _size(path) + SPARE
-        """No more can come out of this file in one pass, whatever its texts are encoded in."""
         self.tables: frozenset[str] = frozenset()
-        flags = (
-            apsw.SQLITE_OPEN_READWRITE
-        )  # a private copy: its log has to be played back into it
+        # It is a private copy, and its log has to be played back into it.
+        flags = apsw.SQLITE_OPEN_READWRITE
         self.connection = apsw.Connection(str(path), flags=flags)
         try:
             self._close_doors(min(length_max, self.holds_max))
@@ -89,9 +90,8 @@ class Guarded:
                 "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND "
                 "typeof(name) = 'text'"
             )
-            self.tables = frozenset(
-                str(name).lower() for (name,) in self.connection.execute(query)
-            )
+            names = [str(name).lower() for (name,) in self.connection.execute(query)]
+            self.tables = frozenset(names)
         except BaseException:
             self.connection.close()
             raise
@@ -123,25 +123,21 @@ class Guarded:
         """Whether a statement, as far as this part of it goes, does nothing but read tables. A
         function that a schema calls, in a default or a check, gives nothing.
         """
+        name = (first or "").lower()
         if action == apsw.SQLITE_FUNCTION:
-            return int(
-                apsw.SQLITE_OK
-                if (second or "").lower() in _FUNCTIONS
-                else apsw.SQLITE_IGNORE
-            )
+            is_known = (second or "").lower() in _FUNCTIONS
+            return int(apsw.SQLITE_OK if is_known else apsw.SQLITE_IGNORE)
         if action == apsw.SQLITE_SELECT:
             is_fine = source is None  # else it is a view that selects
         elif action == apsw.SQLITE_READ:
-            is_fine = (
-                (first or "").lower() in self.tables
-                or (first or "").lower() in _SCHEMA
-                or not first
-            )
+            # A statement that reads no column of a table names none.
+            is_fine = name in self.tables or name in _SCHEMA or not name
         else:
-            is_fine = action == apsw.SQLITE_PRAGMA and (first or "").lower() in _PRAGMAS
+            is_fine = action == apsw.SQLITE_PRAGMA and name in _PRAGMAS
         return int(apsw.SQLITE_OK if is_fine else apsw.SQLITE_DENY)
 
     def _pass_on(self, cursor: apsw.Cursor, row: Row) -> Row:
+        # Once for every row that is read: a loop of its own would be felt.
         self._looks = 0
         self._read += sum(
             len(value) for value in row if type(value) is str or type(value) is bytes
@@ -162,8 +158,6 @@ class Guarded:
 
 
 def _size(path: Path) -> int:
-    return sum(
-        os.path.getsize(name)
-        for name in (f"{path}", f"{path}-wal")
-        if os.path.exists(name)
-    )
+    log = f"{path}-wal"
+    size = os.path.getsize(path) if os.path.exists(path) else 0
+    return size + os.path.getsize(log) if os.path.exists(log) else size

@@ -8,7 +8,7 @@ is told by its size and not loaded; one that is nested deeper than `DEPTH_MAX` i
 import json
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +20,7 @@ from holdfast.importers.values import JsonObject, StrPath
 LINE_MAX = 64 << 20
 DEPTH_MAX = 200
 NOT_JSON = "it is not JSON"
+_TOO_DEEP = f"it is nested more than {DEPTH_MAX} deep"
 _BLOCK = 1 << 20
 _HEAD = 1 << 10
 # So many bytes of a file are looked at to know whose it is. A prompt that somebody
@@ -56,16 +57,24 @@ def lines(path: StrPath) -> Iterator[RawLine]:
 
 def _split(file: BinaryIO, most: float = math.inf) -> Iterator[RawLine]:
     """Lines, as far as the first `most` bytes go: what is behind them is not read."""
-    held, size, number, read = bytearray(), 0, 1, 0
+    held = bytearray()
+    size = 0
+    number = 1
+    read = 0
     while read < most and (block := file.read(_BLOCK)):
-        start, read = 0, read + len(block)
+        start = 0
+        read += len(block)
         while (end := block.find(b"\n", start)) >= 0:
             yield from _line(number, held, size, block[start:end], ended=True)
-            held, size, number, start = bytearray(), 0, number + 1, end + 1
+            held = bytearray()
+            size = 0
+            number += 1
+            start = end + 1
         size += len(block) - start
         if size <= LINE_MAX:
             held += block[start:]
         else:
+            # Of a line that is too long only the beginning is kept, to say which one it was.
             del held[_HEAD:]
     yield from _line(number, held, size, b"", ended=False)
 
@@ -74,7 +83,9 @@ def _line(
     number: int, held: bytearray, size: int, rest: bytes, *, ended: bool
 ) -> Iterator[RawLine]:
     size += len(rest)
-    raw = bytes(held + rest) if size <= LINE_MAX else bytes((held + rest)[:_HEAD])
+    raw = bytes(held + rest)
+    if size > LINE_MAX:
+        raw = raw[:_HEAD]
     if raw.strip():
         yield RawLine(number, raw, size, ended)
 
@@ -84,24 +95,28 @@ def parsed(raw: bytes) -> tuple[Any, str]:
     try:
         value = _decode(raw)
     except RecursionError:
-        return None, f"it is nested more than {DEPTH_MAX} deep"
+        return None, _TOO_DEEP
     except (msgspec.MsgspecError, UnicodeError):
         # Halves of surrogate pairs are JSON to others, and are kept; the rest is refused again.
         try:
             value = json.loads(raw, parse_constant=_refused, parse_float=_number)
         except RecursionError:
-            return None, f"it is nested more than {DEPTH_MAX} deep"
+            return None, _TOO_DEEP
         except (ValueError, UnicodeError) as error:
             return None, f"{NOT_JSON} ({error})"
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _is_deep(value):
-        return None, f"it is nested more than {DEPTH_MAX} deep"
+        return None, _TOO_DEEP
     return value, ""
+
+
+def _too_long(size: int) -> str:
+    return f"it is {size} bytes long, more than {LINE_MAX}"
 
 
 def parsed_line(line: RawLine) -> tuple[Any, str]:
     """What a line says, and what is wrong with it."""
     if not line.is_whole:
-        return None, f"it is {line.size} bytes long, more than {LINE_MAX}"
+        return None, _too_long(line.size)
     return parsed(line.raw)
 
 
@@ -116,12 +131,16 @@ def first_values(
     try:
         with opened(path) as file:
             for line in _split(file, most):
-                if line.raw.lstrip().startswith(b"{") and any(
-                    word in line.raw for word in words
-                ):
-                    value = parsed_line(line)[0]
-                    is_cut = value is None and not (line.ended and line.is_whole)
-                    yield first_fields(line.raw) if is_cut else value
+                if not line.raw.lstrip().startswith(b"{"):
+                    continue
+                # Most lines of most files are nobody's: they are not taken apart to know it.
+                if not any(word in line.raw for word in words):
+                    continue
+                value = parsed_line(line)[0]
+                is_cut = not (line.ended and line.is_whole)
+                if value is None and is_cut:
+                    value = first_fields(line.raw)
+                yield value
     except OSError:
         return
 
@@ -148,11 +167,7 @@ def read_json(path: Path) -> tuple[Any, bytes, str]:
     size = path.stat().st_size
     if size > LINE_MAX:
         with open(path, "rb") as file:
-            return (
-                None,
-                file.read(_HEAD),
-                f"it is {size} bytes long, more than {LINE_MAX}",
-            )
+            return None, file.read(_HEAD), _too_long(size)
     raw = path.read_bytes()
     value, problem = parsed(raw)
     return value, raw, problem
@@ -178,19 +193,17 @@ def _number(text: str) -> float:
 
 
 def _is_deep(value: Any) -> bool:
-    level = _inside([value])
+    """Level by level, so that depth costs no stack."""
+    level = _containers([value])
     for _ in range(DEPTH_MAX):
         if not level:
             return False
-        level = _inside(
-            [
-                item
-                for one in level
-                for item in (one.values() if isinstance(one, dict) else one)
-            ]
-        )
+        inner: list[Any] = []
+        for one in level:
+            inner += _containers(one.values() if isinstance(one, dict) else one)
+        level = inner
     return bool(level)
 
 
-def _inside(values: list[Any]) -> list[Any]:
+def _containers(values: Iterable[Any]) -> list[Any]:
     return [value for value in values if isinstance(value, dict | list)]

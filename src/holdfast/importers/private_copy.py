@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +31,8 @@ _NAME_MAX = 240
 SQLITE_MAGIC = b"SQLite format 3\x00"
 PREFIX = "holdfast-private-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+# Device and inode of a file, which are its identity, and behind them its size and its time.
+Stamp = tuple[int, ...]
 
 
 class NoRoom(OSError):
@@ -64,21 +66,20 @@ class PrivateCopy:
         except OSError as error:
             if error.errno in _FULL:
                 raise NoRoom(tempfile.gettempdir(), "it is full") from error
-            problem, remedy = (
-                f"a private copy can't be made ({error.strerror})",
-                "Set TMPDIR to a folder of yours",
-            )
             raise StoreUnavailable(
-                where=tempfile.gettempdir(), problem=problem, remedy=remedy
+                where=tempfile.gettempdir(),
+                problem=f"a private copy can't be made ({error.strerror})",
+                remedy="Set TMPDIR to a folder of yours",
             ) from error
         self.path = self._folder.path / _name_of(self.source)
         try:
             self._copy(beside, folders)
-        except NoRoom:
+        except BaseException as error:
+            # Nobody else closes what could not be made, and it may hold half a conversation.
             self.close()
-            raise
-        except OSError as error:
-            self.close()
+            if not isinstance(error, OSError) or isinstance(error, NoRoom):
+                raise
+            # The disk may fill up while the copy is made: that says nothing of the store.
             if error.errno in _FULL:
                 raise NoRoom(tempfile.gettempdir(), "it is full") from error
             problem = f"it can't be read ({error.strerror or error})"
@@ -86,31 +87,29 @@ class PrivateCopy:
             raise StoreUnavailable(
                 where=str(source), problem=problem, remedy=remedy
             ) from error
-        except BaseException:
-            self.close()
-            raise
 
     def _copy(self, beside: tuple[str, ...], folders: tuple[Path, ...]) -> None:
         if self.source.is_dir():
             wanted = folders or (self.source,)
-            self._insist_on_room(
-                file for folder in wanted for file in _files_below(folder)
-            )
+            files: list[Path] = []
+            for folder in wanted:
+                files += _files_below(folder)
+            self._insist_on_room(files)
             for folder in wanted:
                 target = self.path / folder.relative_to(self.source)
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _copy_folder(folder, target)
             return
-        # a database's log lies beside the file, not beside a link to it
+        # A database's log lies beside the file, not beside a link to it.
         real = Path(os.path.realpath(self.source))
         pairs = [(real, self.path)]
-        pairs += [
-            (Path(f"{real}{tail}"), Path(f"{self.path}{tail}"))
-            for tail in beside
-            if self._takes(real, tail)
-        ]
+        for tail in beside:
+            if self._takes(real, tail):
+                pairs.append((Path(f"{real}{tail}"), Path(f"{self.path}{tail}")))
         self._insist_on_room(source for source, _ in pairs)
         for _ in range(TRIES):
+            # A file and its log of different moments are no store: one that changed meanwhile is
+            # copied again.
             before = [_stamp(source) for source, _ in pairs]
             for source, target in pairs:
                 target.unlink(missing_ok=True)
@@ -118,12 +117,9 @@ class PrivateCopy:
                     _copy_file(source, target)
             if before == [_stamp(source) for source, _ in pairs]:
                 return
-        problem = (
-            "it is written without a pause, and no copy of one moment could be made"
-        )
         raise StoreUnavailable(
             where=str(self.source),
-            problem=problem,
+            problem="it is written without a pause, and no copy of one moment could be made",
             remedy="Stop the program that writes it",
         )
 
@@ -139,13 +135,11 @@ class PrivateCopy:
             return error.errno != errno.ENAMETOOLONG
         if stat.S_ISREG(mode):
             return True
-        what = (
-            "a link"
-            if stat.S_ISLNK(mode)
-            else "a folder"
-            if stat.S_ISDIR(mode)
-            else "no regular file"
-        )
+        what = "no regular file"
+        if stat.S_ISLNK(mode):
+            what = "a link"
+        elif stat.S_ISDIR(mode):
+            what = "a folder"
         problem = f"it is {what}, which is not followed: the store was read without it"
         self.left_out.append(
             UnreadableRecord(None, f"{self.source.name}{tail}", problem)
@@ -153,7 +147,11 @@ class PrivateCopy:
         return False
 
     def _insist_on_room(self, files: Iterable[Path]) -> None:
-        needed = sum(found[2] for file in files if (found := _stamp(file)) is not None)
+        needed = 0
+        for file in files:
+            found = _stamp(file)
+            if found is not None:
+                needed += found[2]
         free = shutil.disk_usage(self._folder.path).free
         if needed > free:
             raise NoRoom(
@@ -181,22 +179,28 @@ def is_live(*paths: StrPath) -> bool:
     """Whether some process of this machine has one of these files, or a file of one of these
     folders, open.
     """
-    wanted = {identity for path in paths for identity in _identities(Path(path))}
-    for process in os.scandir("/proc") if os.path.isdir("/proc") else ():
-        if not process.name.isdigit() or int(process.name) == os.getpid():
-            continue
-        try:
-            numbers = os.listdir(f"/proc/{process.name}/fd")
-        except OSError:
-            continue  # it is gone, or somebody else's
-        for number in numbers:
-            try:
-                found = os.stat(f"/proc/{process.name}/fd/{number}")
-            except OSError:
-                continue
-            if (found.st_dev, found.st_ino) in wanted:
+    wanted: set[Stamp] = set()
+    for path in paths:
+        wanted |= _identities(Path(path))
+    if not os.path.isdir("/proc"):
+        return False
+    for process in os.listdir("/proc"):
+        if process.isdigit() and int(process) != os.getpid():
+            if not wanted.isdisjoint(_opened_by(process)):
                 return True
     return False
+
+
+def _opened_by(process: str) -> Iterator[Stamp]:
+    """The files that a process has open; none when it is gone, or somebody else's."""
+    try:
+        numbers = os.listdir(f"/proc/{process}/fd")
+    except OSError:
+        return
+    for number in numbers:
+        stamp = _stamp(Path(f"/proc/{process}/fd/{number}"))
+        if stamp is not None:
+            yield stamp[:2]
 
 
 def is_sqlite(path: StrPath) -> bool:
@@ -232,46 +236,40 @@ def listed(folder: StrPath) -> list[tuple[Path, bool]]:
     number = _open(folder)
     try:
         with os.scandir(number) as items:
-            kinds = [
-                (
-                    item.name,
-                    item.is_dir(follow_symlinks=False),
-                    item.is_file(follow_symlinks=False),
-                )
-                for item in items
-            ]
+            found = []
+            for item in items:
+                is_folder = item.is_dir(follow_symlinks=False)
+                if is_folder or item.is_file(follow_symlinks=False):
+                    found.append((Path(folder, item.name), is_folder))
     finally:
         os.close(number)
-    return [
-        (Path(folder, name), is_folder)
-        for name, is_folder, is_file in sorted(kinds)
-        if is_folder or is_file
-    ]
+    return sorted(found)
 
 
 def _files_below(folder: Path, depth: int = 0) -> list[Path]:
     """All files of a folder. No store is nested as deep as a folder can be made to be."""
     if depth > _DEPTH_MAX:
         return []
-    found = listed(folder)
-    return [
-        file
-        for path, below in found
-        for file in (_files_below(path, depth + 1) if below else [path])
-    ]
-
-
-def _identities(path: Path) -> set[tuple[int, int]]:
-    names = _files_below(path) if path.is_dir() else [path]
-    found = set()
-    for name in [*names, *(Path(f"{name}-wal") for name in names if not path.is_dir())]:
-        stamp = _stamp(name)
-        if stamp is not None:
-            found.add(stamp[:2])
+    found = []
+    for path, is_folder in listed(folder):
+        if is_folder:
+            found += _files_below(path, depth + 1)
+        else:
+            found.append(path)
     return found
 
 
-def _stamp(path: Path) -> tuple[int, int, int, int] | None:
+def _identities(path: Path) -> set[Stamp]:
+    if path.is_dir():
+        names = _files_below(path)
+    else:
+        # SQLite may hold the log open and the database not.
+        names = [path, Path(f"{path}-wal")]
+    stamps = map(_stamp, names)
+    return {stamp[:2] for stamp in stamps if stamp is not None}
+
+
+def _stamp(path: Path) -> Stamp | None:
     try:
         found = path.stat()
     except OSError:

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.importers.jsonl import lines, parsed_line
-from holdfast.importers.values import JsonObject, milliseconds
+from holdfast.importers.values import (
+    JsonObject,
+    milliseconds,
+    object_or_empty,
+    text_or_none,
+)
 
 _LEFT, _ALONG, _APART = range(3)
 SPOKEN = ("user", "assistant")
@@ -180,10 +185,7 @@ def blocks_of(content: Any) -> list[JsonObject]:
 
 def results_in(line: JsonObject) -> list[Any]:
     """The results of tools in a line."""
-    message = line.get("message")
-    if not isinstance(message, dict):
-        return []
-    blocks = blocks_of(message.get("content"))
+    blocks = blocks_of(object_or_empty(line.get("message")).get("content"))
     return [block for block in blocks if block.get("type") == "tool_result"]
 
 
@@ -240,17 +242,21 @@ class Branches:
             self._parents.get(top, "") is None and top not in self._summaries
         )
 
+    def title(self) -> str | None:
+        """What the session is called: by its user, else by the model, else by its summary."""
+        for kind in reversed(TITLES):
+            if kind in self.titles:
+                return self.titles[kind]
+        return None
+
     def is_left(self, uuid: str) -> bool:
         """Whether a line stands on a branch that was left."""
         climbed: dict[str, None] = {}
         at: str | None = uuid
-        while (
-            at
-            and at in self._parents
-            and at not in self._path
-            and at not in self._left
-            and at not in climbed
-        ):
+        while at and at in self._parents:
+            # Up to what is known; a damaged file may have a circle of parents.
+            if at in self._path or at in self._left or at in climbed:
+                break
             climbed[at] = None
             at = self._parents[at]
         if at in self._left:
@@ -295,8 +301,7 @@ class Branches:
 
     def _note_kind(self, line: JsonObject, kind: str) -> None:
         if kind == "attachment":
-            held = line.get("attachment")
-            type = held.get("type") if isinstance(held, dict) else None
+            type = object_or_empty(line.get("attachment")).get("type")
             if type not in REMINDERS and queued_prompt(line) is None:
                 self.unknown[f"attachment/{type}"] += 1
         elif kind not in NOTES and kind not in (*SPOKEN, "system"):
@@ -304,15 +309,16 @@ class Branches:
 
     def _note_place(self, line: JsonObject, kind: str, uuid: str) -> None:
         parent = line.get("parentUuid") or line.get("logicalParentUuid")
-        self._parents.setdefault(uuid, parent if isinstance(parent, str) else None)
+        self._parents.setdefault(uuid, text_or_none(parent))
         typed = queued_prompt(line) is not None
         if typed or (kind == "user" and not results_in(line)):
             self._turns_off.add(uuid)
         if kind == "assistant":
-            about = line.get("message")
-            answer = about.get("id") if isinstance(about, dict) else None
-            self._answer_of[uuid] = answer if isinstance(answer, str) else uuid
-            self.last_of_answer[self._answer_of[uuid]] = uuid
+            answer = object_or_empty(line.get("message")).get("id")
+            if not isinstance(answer, str):
+                answer = uuid
+            self._answer_of[uuid] = answer
+            self.last_of_answer[answer] = uuid
         if (kind in SPOKEN or typed) and line.get("isSidechain") is not True:
             self._last = uuid
         if kind == "system" and line.get("subtype") == "compact_boundary":

@@ -19,7 +19,6 @@ from holdfast.domain.origin import is_drawn
 from holdfast.importers.claude.branches import (
     NOTES,
     SPOKEN,
-    TITLES,
     Branches,
     blocks_of,
     queued_prompt,
@@ -67,9 +66,9 @@ def _is_claudes(line: Any) -> bool:
         return False
     if kind in SPOKEN:
         return isinstance(line.get("message"), dict) and "parentUuid" in line
-    return (kind == "summary" and "leafUuid" in line) or (
-        kind in NOTES and is_drawn("claude", line.get("sessionId"))
-    )
+    if kind == "summary" and "leafUuid" in line:
+        return True
+    return kind in NOTES and is_drawn("claude", line.get("sessionId"))
 
 
 class ClaudeReader(FileReader):
@@ -78,41 +77,41 @@ class ClaudeReader(FileReader):
     kind = "claude"
 
     def item_sessions(self, session: str | None = None) -> Iterator[ItemSession]:
+        path = Path(self.path)
         branches = Branches(self._copy.path)
         parent, id = self._named(branches)
         self.unknown = branches.unknown
-        if session in (None, id) or (
-            parent is not None and session == id.removeprefix(f"{parent}/")
-        ):
-            titles = [branches.titles.get(kind) for kind in reversed(TITLES)]
-            found = ForeignSession(
-                kind=self.kind,
-                id=id,
-                place=self.path,
-                lines=(),
-                title=next((title for title in titles if title is not None), None),
-                opened_at=branches.opened_at,
-                parent=parent,
-                lineage="delegate" if parent is not None else None,
-                facts=branches.facts | _about_agent(Path(self.path)),
-            )
-            outputs = _Outputs(Path(self.path))
-            items = partial(_items, self._copy.path, branches, id, outputs)
-            yield ItemSession(found, lambda: _in_answers(items(), branches))
+        # A subagent's session may be asked for by its own name alone.
+        names = (None, id, id.removeprefix(f"{parent}/"))
+        if session not in names:
+            return
+        found = ForeignSession(
+            kind=self.kind,
+            id=id,
+            place=self.path,
+            lines=(),
+            title=branches.title(),
+            opened_at=branches.opened_at,
+            parent=parent,
+            lineage="delegate" if parent is not None else None,
+            facts=branches.facts | _about_agent(path),
+        )
+        items = partial(_items, self._copy.path, branches, id, _Outputs(path))
+        yield ItemSession(found, lambda: _in_answers(items(), branches))
 
     def _named(self, branches: Branches) -> tuple[str | None, str]:
         """The session that gave this one its task, and the id of this one. A subagent's id is drawn
         for its session: both together mean the same wherever the file lies.
         """
-        first = branches.sessions[0] if branches.sessions else self._stem
-        if not branches.is_aside or first == self._stem:
-            return None, self._stem if self._stem in branches.sessions else first
-        if branches.agent or self._stem.startswith(_AGENT):
-            return (
-                first,
-                f"{first}/{_AGENT}{branches.agent or self._stem.removeprefix(_AGENT)}",
-            )
-        return first, self._stem
+        stem = self._stem
+        first = branches.sessions[0] if branches.sessions else stem
+        if not branches.is_aside or first == stem:
+            # A session that was continued begins with lines of the one before.
+            return None, stem if stem in branches.sessions else first
+        if branches.agent or stem.startswith(_AGENT):
+            agent = branches.agent or stem.removeprefix(_AGENT)
+            return first, f"{first}/{_AGENT}{agent}"
+        return first, stem
 
 
 class _Outputs:
@@ -121,11 +120,9 @@ class _Outputs:
     """
 
     def __init__(self, path: Path) -> None:
-        beside = (
-            path.parent.parent
-            if path.parent.name == "subagents"
-            else path.with_suffix("")
-        )
+        beside = path.with_suffix("")
+        if path.parent.name == "subagents":
+            beside = path.parent.parent
         self._folder = beside / "tool-results"
 
     def named_in(
@@ -142,19 +139,19 @@ class _Outputs:
             texts.append(str(about.get("persistedOutputPath") or ""))
         for name in dict.fromkeys(_OUTPUT.findall("\n".join(texts))):
             path = self._folder / name
+            place = f"tool-results/{name}"
+            # What a link points to is somebody else's.
             if not path.is_file() or path.is_symlink():
                 continue
             try:
                 raw = read_start(path, LINE_MAX + 1)
             except OSError as error:
-                lost.append((f"tool-results/{name}", error.strerror or str(error)))
+                lost.append((place, error.strerror or str(error)))
                 continue
             if len(raw) > LINE_MAX:
-                lost.append(
-                    (f"tool-results/{name}", f"it is more than {LINE_MAX} bytes long")
-                )
+                lost.append((place, f"it is more than {LINE_MAX} bytes long"))
             else:
-                found[f"tool-results/{name}"] = raw.decode("utf-8", "backslashreplace")
+                found[place] = raw.decode("utf-8", "backslashreplace")
         return found, lost
 
 
@@ -167,8 +164,8 @@ def _about_agent(path: Path) -> JsonObject:
         raw = read_start(about, 1 << 16)
     except OSError:
         return {}
-    value, problem = parsed(raw)
-    return {"agent": value} if not problem and isinstance(value, dict) else {}
+    value, _ = parsed(raw)
+    return {"agent": value} if isinstance(value, dict) else {}
 
 
 def _in_answers(items: Iterable[Found], branches: Branches) -> Iterator[Found]:
@@ -225,10 +222,9 @@ def _items(
         if not problem and not isinstance(line, dict):
             problem = "it is not an object"
         if not problem:
-            if (
-                line.get("type") not in (*SPOKEN, "system")
-                and queued_prompt(line) is None
-            ):
+            kind = line.get("type")
+            # Notes of Claude Code's own are counted by `Branches`, and are no lines.
+            if kind not in (*SPOKEN, "system") and queued_prompt(line) is None:
                 continue
             problem = _wrong_with(line)
         if problem:

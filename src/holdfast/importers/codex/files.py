@@ -205,13 +205,14 @@ def chain_of(path: Path) -> list[tuple[Path, int | None]]:
     files = files_of(thread, path) if isinstance(thread, str) else []
     if len(files) < 2 or path.name not in [file.name for file in files]:
         return [(path, None)]
+    # From the last file back: each says up to where the one before it still holds.
     chain: list[tuple[Path, int | None]] = [(files[-1], None)]
     for older in reversed(files[:-1]):
         base = base_of(meta_of(chain[0][0]))
         if base is None or base[0] != thread:
             break
         first = next(iter(first_values(older, _OBJECTS)), None)
-        begins = first.get("ordinal", 0) if isinstance(first, dict) else 0
+        begins = object_or_empty(first).get("ordinal", 0)
         if isinstance(begins, int) and begins < base[1]:
             chain.insert(0, (older, base[1]))
     return chain if path in [file for file, _ in chain] else [(path, None)]

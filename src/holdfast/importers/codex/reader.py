@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.message import Usage
 from holdfast.importers.codex.files import (
@@ -187,6 +188,7 @@ class CodexReader(FileReader):
             found = parent.last_before(base[1])
             if found is not None:
                 origin, only_as_end = found
+                # A session without an origin to share up to is shared to its end.
                 return parent._id(), None if only_as_end else origin
         return None, None
 
@@ -194,7 +196,9 @@ class CodexReader(FileReader):
 def _instructions(meta: JsonObject) -> str | None:
     said = meta.get("base_instructions") or meta.get("instructions")
     text = said.get("text") if isinstance(said, dict) else said
-    return text if isinstance(text, str) and text.strip() else None
+    if isinstance(text, str) and text.strip():
+        return text
+    return None
 
 
 def _items(parts: list[_Part], session: str) -> Iterator[Found]:
@@ -337,17 +341,17 @@ class _SaidSinceCompaction:
         order the model sees all of it.
         """
         message = payload.get("message")
-        text = message if isinstance(message, str) and message.strip() else COMPACTED
+        text = COMPACTED
+        if isinstance(message, str) and message.strip():
+            text = message
+        summary = _content({"content": text})
         shows: list[str] = []
         new: list[tuple[Item, JsonObject]] = []
         for place_in_history, one in _history(payload):
             origin = self._known(one)
-            if (
-                origin is None
-                and place not in shows
-                and _content(one) == _content({"content": text})
-            ):
-                origin = place  # the summary itself stands in the history, where the model sees it
+            if origin is None and place not in shows and _content(one) == summary:
+                # The summary itself stands in the history, where the model sees it.
+                origin = place
             elif origin is None:
                 item = _item(one, f"{place}, {place_in_history}", at)
                 origin = item.line.origin
@@ -362,10 +366,9 @@ class _SaidSinceCompaction:
             shows.append(place)
         keeps = tuple(origin for origin in shows if origin != place)
         order = tuple(shows) if keeps else ()
-        summary = Summary(
-            place, place, text, keeps, at, order, is_shown=text == message
-        )
-        yield Item(summary, says=True)
+        is_shown = text == message
+        line = Summary(place, place, text, keeps, at, order, is_shown)
+        yield Item(line, says=True)
 
     def _known(self, item: JsonObject) -> str | None:
         id = item.get("id")
@@ -417,6 +420,5 @@ def _usage(payload: JsonObject) -> Usage | None:
 
 def _with_usage(item: Item, usage: Usage) -> Item:
     assert isinstance(item.line, ForeignMessage)
-    return msgspec.structs.replace(
-        item, line=msgspec.structs.replace(item.line, usage=usage)
-    )
+    line = replace(item.line, usage=usage)
+    return replace(item, line=line)

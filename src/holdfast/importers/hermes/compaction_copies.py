@@ -49,8 +49,11 @@ class Folded(msgspec.Struct, frozen=True):
         """What a compaction of this session can copy: its live rows, each with the name of the
         message it is.
         """
-        live = (row for row in self.kept if row.active and not is_summary(row))
-        return [(row, self.copy_of.get(row.id, row.name)) for row in live]
+        live = []
+        for row in self.kept:
+            if row.active and not is_summary(row):
+                live.append((row, self.copy_of.get(row.id, row.name)))
+        return live
 
 
 def key(row: HermesRow) -> Key:
@@ -85,18 +88,20 @@ def fold(
         last = _tail(kept, summary, originals)
         copies = originals.match(kept[first:summary], kept[summary + 1 : last])
         copy_of |= copies
-        batch = [
-            *kept[first:summary],
-            *(row for row in kept[summary + 1 : last] if row.id in copies),
-        ]
-        keeps = tuple(dict.fromkeys(copies.get(row.id, row.name) for row in batch))
-        heads = len({copies.get(row.id, row.name) for row in kept[first:summary]})
-        generations[kept[summary].id] = Generation(kept[summary].id, keeps, heads)
-        originals.add(
-            (row, row.name)
-            for row in kept[first:last]
-            if row.id not in copies and not is_summary(row)
+        # Named once each: a batch may hold two copies of one message.
+        keeps = dict.fromkeys(
+            copies.get(row.id, row.name) for row in kept[first:summary]
         )
+        heads = len(keeps)
+        for row in kept[summary + 1 : last]:
+            if row.id in copies:
+                keeps[copies[row.id]] = None
+        id = kept[summary].id
+        generations[id] = Generation(id, tuple(keeps), heads)
+        # What follows the batch within its time is new, and can be copied by the next one.
+        for row in kept[first:last]:
+            if row.id not in copies and not is_summary(row):
+                originals.add([(row, row.name)])
         done = last
     return Folded(kept, copy_of, generations)
 
@@ -169,10 +174,7 @@ class Originals:
 
     def has(self, row: HermesRow) -> bool:
         """Whether one has these words and this very time."""
-        return any(
-            self._times[place] == row.timestamp
-            for place in self._places.get(key(row), ())
-        )
+        return self._timely(row, self._places.get(key(row), [])) != []
 
     def match(
         self, head: Sequence[HermesRow], tail: Sequence[HermesRow]
@@ -202,29 +204,31 @@ class Originals:
         found: dict[int, str] = {}
         place = -1
         for row in rows:
+            places = self._places.get(key(row), [])
             if row.role == "user":
-                places = self._places.get(key(row), ())
-                place = next(
-                    (place for place in places if self._times[place] == row.timestamp),
-                    -1,
-                )
+                # Only a user's row keeps its own time when it is copied.
+                timely = self._timely(row, places)
+                place = timely[0] if timely else -1
             elif place >= 0:
-                place = place + 1 if place + 1 in self._places.get(key(row), ()) else -1
+                place = place + 1 if place + 1 in places else -1
             if place >= 0:
                 found[row.id] = self._names[place]
         return found
 
     def _find(self, row: HermesRow, low: int, high: int, *, first: bool) -> int | None:
         for wanted in (key(row), loose_key(row)):
-            places = self._places.get(wanted, []) if wanted is not None else []
+            if wanted is None:
+                continue
+            places = self._places.get(wanted, [])
             inside = places[bisect_left(places, low) : bisect_left(places, high)]
             if inside:
-                timely = [
-                    place for place in inside if self._times[place] == row.timestamp
-                ]
-                choice = timely or inside
+                choice = self._timely(row, inside) or inside
                 return choice[0] if first else choice[-1]
         return None
+
+    def _timely(self, row: HermesRow, places: list[int]) -> list[int]:
+        """Those of these places that have the very time of a row."""
+        return [place for place in places if self._times[place] == row.timestamp]
 
 
 def _ids(row: HermesRow) -> tuple[str, ...]:
