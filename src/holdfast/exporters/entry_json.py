@@ -41,6 +41,8 @@ def _raw(stored: bytes) -> msgspec.Raw | None:
     """Stored JSON as it is, as long as it stays on its line."""
     if not stored:
         return None
+    # What came from another store may have line breaks between its tokens, and here a line is an
+    # entry.
     if b"\n" in stored:
         stored = encoded(msgspec.json.decode(stored))
     return msgspec.Raw(stored)
@@ -51,6 +53,7 @@ def encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
+        # The standard library's encoder is slow, and hardly ever needed.
         import json
 
         return json.dumps(value, default=_plain, separators=(",", ":")).encode()

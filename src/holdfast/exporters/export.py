@@ -42,6 +42,7 @@ def export(session: holdfast.Session, format: str) -> Iterator[bytes]:
     else:
         context = session.context(format)
         request: JsonObject = {}
+        # In the other formats the instructions stand among the messages.
         if format == "anthropic" and context.instructions:
             request["system"] = context.instructions
         request[REQUESTS[format]] = list(context)

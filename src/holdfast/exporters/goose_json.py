@@ -40,6 +40,7 @@ def goose_json(session: holdfast.Session) -> JsonObject:
 
 def _columns_of_origin(messages: dict[str, holdfast.Message]) -> JsonObject:
     """What goose's own store said of a session that was imported from there."""
+    # Only the first one can have it: nothing else is looked at.
     for message in messages.values():
         origin = message.labels.get(
             "story", {}
@@ -58,6 +59,7 @@ def _in_order_of_time(
     came after them. goose reads by the time of a message, so none is earlier than the one before
     it.
     """
+    # Messages that were imported have the times of their stores, which need not grow.
     clock = 0
     for payload in _ordered(session, messages):
         created = payload.get("created")

@@ -35,6 +35,7 @@ def read_messages(
                 found[entry.id.hex()] = message_of(
                     session, entry, turn=seqs[entry.seq].turn
                 )
+            # The rest of a long log need not be read.
             if len(found) == len(seqs):
                 break
     return found
@@ -72,9 +73,11 @@ def _read_all(
 
 def message_of(session: holdfast.Session, entry: Entry, *, turn: int | None) -> Message:
     """An entry as the message that it holds; a summary is one, too."""
+    # The note of a summary says what it covers, not how a message is spoken.
     stored = entry.note if entry.kind == "message" else b""
     note: Any = note_of("message", stored)
     seen = StoredMessage(
         entry.id.hex(), entry.seq, turn, note, entry.body, False, (), entry.at
     )
-    return Message(seen, turn=turn_id(session.id, turn) if turn is not None else None)
+    name = None if turn is None else turn_id(session.id, turn)
+    return Message(seen, turn=name)

@@ -22,6 +22,7 @@ _DELETE, _DELETE_PICTURE = 0x7F, "\u2421"
 
 def harmless(text: str) -> str:
     """The text with a visible sign for everything that could steer a terminal."""
+    # Nearly all text is plain, and is not looked at letter by letter.
     if text.isascii() and text.isprintable():
         return text
     return _STEERING.sub(_sign, text.replace("\r\n", "\n"))
@@ -60,6 +61,7 @@ def cells(text: str) -> int:
 
 
 def _cells(letter: str) -> int:
+    # Marks stand on the letter before them, and format characters are not drawn.
     if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0
     if unicodedata.east_asian_width(letter) in ("W", "F"):

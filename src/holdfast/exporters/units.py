@@ -34,6 +34,7 @@ def moment(at: int) -> str:
     """A time, as the clock on the wall shows it here."""
     try:
         return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    # A time that came from another store may be beyond what a calendar holds.
     except (OverflowError, OSError, ValueError):
         return f"{at} ms"
 
@@ -41,6 +42,7 @@ def moment(at: int) -> str:
 def lasted(start: int, end: int) -> str:
     """A length of time."""
     seconds = (end - start) / 1000
+    # Times are those of the wall clock, which may be set back while a turn runs.
     if seconds < 0:
         return "the clock went back"
     if seconds < 60:
@@ -83,15 +85,20 @@ def tokens(usage: Usage) -> str:
     """What was spent, or nothing when nothing was counted."""
     if not (usage.input or usage.output):
         return ""
-    cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-    reasoning = f" ({usage.reasoning:,} reasoning)" if usage.reasoning else ""
-    return f"{usage.input:,} in{cached}, {usage.output:,} out{reasoning}"
+    read = f"{usage.input:,} in"
+    if usage.cached:
+        read += f" ({usage.cached:,} cached)"
+    written = f"{usage.output:,} out"
+    if usage.reasoning:
+        written += f" ({usage.reasoning:,} reasoning)"
+    return f"{read}, {written}"
 
 
 def call(part: Call) -> str:
     """A call as a person would write it."""
     try:
         arguments = json.loads(part.arguments or "{}")
+    # The arguments are the model's own words: they may be cut, or no JSON at all.
     except ValueError:
         return f"{part.name}({part.arguments})"
     if not isinstance(arguments, dict):

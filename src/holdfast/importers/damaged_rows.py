@@ -84,6 +84,7 @@ class Walk:
         that the pass leapt over: they come last.
         """
         yield from self._onwards(_LOWEST, _HIGHEST)
+        # A pass that met no trouble has read all there is, in order.
         if self._troubled and self._met:
             yield from self._passed_over(sorted(self._met))
         if self._odd is not None and not self._gaps:
@@ -97,6 +98,7 @@ class Walk:
             try:
                 for row in self._connection.execute(self._pass, (at,)):
                     rowid = row[0]
+                    # SQLite goes by the order of the page, and this page has none.
                     if type(rowid) is not int or rowid < at:
                         self._odd = at - 1
                         break
@@ -143,6 +145,7 @@ class Walk:
         enough = FEW if self._odd is None else NEAR
         search = _Search(self)
         while at < following and search.missed < enough and self._asked < ASKED_MAX:
+            # This stretch was found to be unreadable by the pass.
             if at in self._unread:
                 at = self._unread[at] + 1
             elif search.is_hit(at):
@@ -160,9 +163,11 @@ class Walk:
         can't be read.
         """
         first = self.found(at)
+        # The row is there, and only a value of it is broken: no page has to be passed over.
         if isinstance(trouble, _OF_A_VALUE) and first is not None and first >= at:
             return first if first <= last else None
         self._troubled = True
+        # Without a row before it there is no telling where ids begin; programs count from 1.
         start = at if self._met else max(at, 0)
         search = _Search(self)
         for id in range(start, min(start + NEAR, last + 1)):
@@ -309,6 +314,7 @@ def _cell(connection: apsw.Connection, expression: str, place: str, rowid: int) 
                 f"SELECT {expression} {place}", (rowid,)
             ).fetchall()
         except UnicodeDecodeError:
+            # As bytes, which any text is.
             rows = connection.execute(
                 f"SELECT CAST({expression} AS BLOB) {place}", (rowid,)
             ).fetchall()

@@ -40,6 +40,7 @@ def damage_at(path: StrPath) -> str | None:
         start = read_start(path, _START)
     except OSError as error:
         return f"It can't be read ({error.strerror or error})."
+    # It is a database, whatever it is called.
     if start.startswith(SQLITE_MAGIC):
         return _why_closed(Path(path))
     if not start:

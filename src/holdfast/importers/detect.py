@@ -74,6 +74,7 @@ def _walked(folder: str) -> Iterator[Path]:
     it.
     """
     for where, below, names in os.walk(folder):
+        # A session's own files are no stores.
         if _reader(TREE).is_session(Path(where)):
             below.clear()
             yield Path(where)

@@ -105,11 +105,13 @@ class Guarded:
             ("ENABLE_TRIGGER", 0),
         ):
             connection.config(getattr(apsw, f"SQLITE_DBCONFIG_{name}"), value)
+        # No other file can be reached from this one.
         connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, length_max)
         connection.limit(apsw.SQLITE_LIMIT_EXPR_DEPTH, 200)
         connection.authorizer = self._judge
         connection.row_trace = self._pass_on
+        # A query over damaged pages may go round in circles.
         connection.set_progress_handler(self._look, STEPS)
 
     def _judge(

@@ -141,6 +141,7 @@ def wrong_item(item: Any) -> str:
         return "it is not an object"
     kind = item.get("type")
     if kind is None or kind == "message":
+        # Items without a type are messages: the API takes them so.
         if item.get("role") not in _MESSAGE_ROLES:
             return f"its role is {str(item.get('role'))[:40]!r}"
         return wrong_content(item.get("content"))
@@ -174,5 +175,6 @@ def role_of(item: JsonObject) -> str:
     """Who speaks in an item of the Responses API, in Holdfast's words."""
     kind = item.get("type") or "message"
     if kind == "message":
+        # Newer models are instructed by the developer, older ones by the system.
         return "system" if item["role"] == "developer" else str(item["role"])
     return "tool" if kind.endswith("_output") else "assistant"

@@ -99,11 +99,13 @@ def parsed(raw: bytes) -> tuple[Any, str]:
     except (msgspec.MsgspecError, UnicodeError):
         # Halves of surrogate pairs are JSON to others, and are kept; the rest is refused again.
         try:
+            # Infinity and NaN are Python's own, and no JSON.
             value = json.loads(raw, parse_constant=_refused, parse_float=_number)
         except RecursionError:
             return None, _TOO_DEEP
         except (ValueError, UnicodeError) as error:
             return None, f"{NOT_JSON} ({error})"
+    # Nothing is nested deeper than it has brackets, so nearly every line is done here.
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _is_deep(value):
         return None, _TOO_DEEP
     return value, ""
@@ -154,6 +156,7 @@ def first_fields(raw: bytes) -> JsonObject:
     while (field := _FIELD.match(raw, at)) is not None:
         name, value = field.groups()
         found[parsed(name)[0]] = {} if value == b"{" else parsed(value)[0]
+        # What is inside may not be whole.
         if value == b"{":
             break
         at = field.end()

@@ -30,6 +30,7 @@ class OwnFolder:
         self._lock = -1
         try:
             self._hold()
+            # Once for each place: a folder for everybody may hold very many files.
             if (place, prefix) not in _swept:
                 _swept.add((place, prefix))
                 sweep(place, prefix, now_s=os.stat(self.path).st_mtime)
@@ -45,10 +46,12 @@ class OwnFolder:
         self._lock = os.open(
             made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
         )
+        # A lock goes with its process, however that ends.
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(made, self.path / _LOCK)
 
     def close(self) -> None:
+        # While the lock is held: nobody else takes it for one that was left.
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -77,6 +80,7 @@ def sweep(place: str, prefix: str, *, now_s: float) -> None:
 def _is_left(path: str, now_s: float) -> bool:
     try:
         about = os.lstat(path)
+        # In a folder for everybody, others may put what looks like ours.
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
             return False
         try:

@@ -171,6 +171,7 @@ class PrivateCopy:
 
 def _name_of(source: Path) -> str:
     """What the copy is called: as its source, if the files beside it can be called after it too."""
+    # Names of files are counted in bytes, not in characters.
     fits = len(os.fsencode(source.name)) <= _NAME_MAX
     return source.name if source.name and fits else f"store{source.suffix[:16]}"
 
@@ -214,6 +215,7 @@ def is_sqlite(path: StrPath) -> bool:
 def opened(path: StrPath) -> BinaryIO:
     """A regular file, opened to be read without a trace."""
     number = _open(path)
+    # Of what was opened, not of the path: it may have been replaced between the two.
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
@@ -288,6 +290,7 @@ def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
                 _copy_file(path, target / path.name)
             elif depth < _DEPTH_MAX:
                 _copy_folder(path, target / path.name, depth + 1)
+        # What is gone by now is not part of the store as it is now.
         except FileNotFoundError:
             continue
 
@@ -308,8 +311,10 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _open(path: StrPath, more: int = 0) -> int:
     """For reading, without a mark on the time it was last read where the system allows that."""
+    # Not to be blocked by a pipe that somebody put where a file should be.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | more
     try:
         return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    # Only its owner may read a file without a mark on its time.
     except PermissionError:
         return os.open(path, flags)

@@ -32,6 +32,7 @@ def parents_first(
         while at is not None and at not in given and at not in line:
             line[at] = None
             at = parent_of(at)
+        # A parent that is given already ends the line, so all of this one is new.
         given.update(line)
         yield from reversed(line)
 

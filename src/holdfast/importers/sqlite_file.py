@@ -170,6 +170,8 @@ class SqliteFile:
         wanted_columns = ", ".join(map(quoted, columns)) or "NULL"
         held = 0
         for start in range(0, len(rowids), _TOGETHER):
+            # So many at once that the query costs little, and so few that one broken row costs
+            # little.
             wanted = rowids[start : start + _TOGETHER]
             done = 0
             query = (
@@ -178,6 +180,8 @@ class SqliteFile:
             )
             try:
                 for rowid, *values in self.connection.execute(query):
+                    # One of them is gone, or the page gives them out of order: both are seen one
+                    # by one.
                     if rowid != wanted[done]:
                         break
                     done += 1

@@ -116,6 +116,7 @@ class AgentsReader(ItemReader):
                 self._file.note_problem(None, place, "it names no session")
 
     def troubles(self) -> list[UnreadableRecord]:
+        # A table is scanned for each list of sessions, and meets the same rows again.
         return list({one.place: one for one in self._file.problems}.values())
 
     def unreadable(self) -> list[UnreadableRecord]:
@@ -146,6 +147,7 @@ class AgentsReader(ItemReader):
             if problem or (problem := _wrong_with(item)):
                 yield UnreadableRecord(session, place, problem, raw)
                 continue
+            # Rows without an entry in that table are of sessions that know no branches.
             is_left = rowid in branches and MAIN not in branches[rowid]
             at = milliseconds(row.get("created_at"))
             yield _item(item, place, at, LEFT if is_left else {})

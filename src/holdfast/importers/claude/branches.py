@@ -308,9 +308,11 @@ class Branches:
             self.unknown[kind] += 1
 
     def _note_place(self, line: JsonObject, kind: str, uuid: str) -> None:
+        # A boundary has no parent; what it follows is told beside it.
         parent = line.get("parentUuid") or line.get("logicalParentUuid")
         self._parents.setdefault(uuid, text_or_none(parent))
         typed = queued_prompt(line) is not None
+        # A result hangs off its call and begins nothing; a prompt does.
         if typed or (kind == "user" and not results_in(line)):
             self._turns_off.add(uuid)
         if kind == "assistant":
@@ -319,8 +321,10 @@ class Branches:
                 answer = uuid
             self._answer_of[uuid] = answer
             self.last_of_answer[answer] = uuid
+        # A subagent's line goes on with its own chain, not with the session.
         if (kind in SPOKEN or typed) and line.get("isSidechain") is not True:
             self._last = uuid
+        # The boundary names what stays, and the summary comes in a line after it.
         if kind == "system" and line.get("subtype") == "compact_boundary":
             self._kept = self._preserved(line.get("compactMetadata"))
             self._summaries.add(uuid)

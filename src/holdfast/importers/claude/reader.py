@@ -176,6 +176,7 @@ def _in_answers(items: Iterable[Found], branches: Branches) -> Iterator[Found]:
     speaking = ""
     for item in items:
         message = _message_of(item)
+        # A result that came before the answer was over waits for its end.
         if speaking and message is not None and message.role == "tool":
             held.append(item)
             continue
@@ -321,6 +322,7 @@ def _message(
 
 
 def _labels(line: JsonObject, branches: Branches) -> JsonObject:
+    # In the file of a subagent every line is on the side, and is the session.
     if line.get("isSidechain") is True and not branches.is_aside:
         return {**HIDDEN, "sidechain": True}
     if line.get("isApiErrorMessage") is True:
@@ -334,6 +336,7 @@ def _usage(about: JsonObject, counted: set[str]) -> Usage | None:
     """What one answer cost, told once though its lines all say it."""
     usage = about.get("usage")
     id = about.get("id")
+    # Every line of an answer tells the cost of all of it.
     if not isinstance(usage, dict) or not isinstance(id, str) or id in counted:
         return None
     counted.add(id)

@@ -75,6 +75,7 @@ class Rollout:
         elif kind in ("response_item", "compacted"):
             if is_prompt(payload):
                 self._turns.append([])
+            # What stands before the first prompt belongs to no turn, and no rollback takes it.
             if self._turns and kind == "response_item":
                 self._turns[-1].append(number)
             self._note(number, line.get("ordinal"), kind, cut)
@@ -95,6 +96,7 @@ class Rollout:
         self._numbers.append(number)
         if kind == "compacted":
             self._compactions.add(number)
+        # The thread went on from here in another file.
         if cut is not None and ordinal >= cut:
             self.left.add(number)
 
@@ -109,6 +111,7 @@ class Rollout:
                 before.append(line)
         if not before:
             return None
+        # All of the file is shared, so its end can be meant without a name.
         if before[-1] in self._compactions and len(before) == len(self._numbers):
             return before[-1], True
         for line in reversed(before):
@@ -176,6 +179,7 @@ def files_of(thread: str, near: Path) -> list[Path]:
     """The files of a thread in the folders that `near` lies in, the oldest first: they are named by
     their times.
     """
+    # The id comes out of a file, and becomes part of a pattern for paths.
     if not _NAME.fullmatch(thread):
         return []
     day = near.parent
@@ -209,6 +213,7 @@ def chain_of(path: Path) -> list[tuple[Path, int | None]]:
     chain: list[tuple[Path, int | None]] = [(files[-1], None)]
     for older in reversed(files[:-1]):
         base = base_of(meta_of(chain[0][0]))
+        # The past lies in another thread, or in the file itself.
         if base is None or base[0] != thread:
             break
         first = next(iter(first_values(older, _OBJECTS)), None)

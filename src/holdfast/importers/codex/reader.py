@@ -261,6 +261,8 @@ def _items_of(
         elif line.kind == "response_item":
             item = _item(line.payload, line.place, line.at, model, is_left=line.is_left)
             said.add(item, line.payload)
+            # Its usage follows in an event, so it is held until that is seen or something else is
+            # said.
             if role_of(line.payload) == "assistant":
                 held = item
             else:
@@ -331,6 +333,7 @@ class _SaidSinceCompaction:
         if not item.line.labels:  # type: ignore[union-attr]
             if isinstance(payload.get("id"), str):
                 self._by_id[payload["id"]] = item.line.origin
+            # A prompt has no id of its own: its words have to do.
             elif payload.get("role") == "user":
                 self._by_content[_content(payload)] = item.line.origin
 
@@ -357,8 +360,10 @@ class _SaidSinceCompaction:
                 origin = item.line.origin
                 new.append((item, one))
                 yield item
+            # A history may repeat an item; the model's order has each once.
             if origin not in shows:
                 shows.append(origin)
+        # What this history dropped can't be repeated by the next one.
         self._forget(shows)
         for item, one in new:
             self.add(item, one)

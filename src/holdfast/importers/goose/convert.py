@@ -105,6 +105,7 @@ def payload_of(row: GooseRow) -> JsonObject:
 
 def _labels(row: GooseRow) -> JsonObject:
     labels: JsonObject = {}
+    # goose's model is sent only what has one of these roles and can be taken apart.
     readable = row.role in ROLES and row.content is not None
     if not readable or not shown_to(row, "agentVisible"):
         labels["visible_to_model"] = False
@@ -120,6 +121,7 @@ def _labels(row: GooseRow) -> JsonObject:
 def _usage(usage: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
+    # Releases differ in what they call it.
     cached = usage.get("cacheReadInputTokens", usage.get("cacheReadTokens"))
     return Usage(
         input=whole(usage.get("inputTokens")),

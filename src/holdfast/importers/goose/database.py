@@ -164,6 +164,7 @@ class GooseDatabase(GooseStore):
         written again, and ids below its own are missing. One that was imported began, by its own
         row, when it was.
         """
+        # Without its indexes the order of the rows says nothing of when they were written.
         if session.source != "database" or self._by_session is not None:
             return ""
         found = self._beginnings.get(session.id)
@@ -285,6 +286,7 @@ class GooseDatabase(GooseStore):
             "messages", ("session_id", "created_timestamp")
         ):
             when = seconds_of(created)[0]
+            # A row without a time stays behind the one before it.
             before = found[key][-1][0] if found[key] else 0
             found[key].append((before if when is None else when, number))
         for rows in found.values():
@@ -333,6 +335,7 @@ class GooseDatabase(GooseStore):
         found = columns.get("metadata_json")
         if isinstance(found, str):  # a sentence: it is too large
             return None, found, b""
+        # The tables of threads had an empty object where there was nothing to say.
         if found is None or (table == "thread_messages" and found == b"{}"):
             is_due = table == "messages" and self._is_due(number, columns)
             return None, MISSING if is_due else "", b""

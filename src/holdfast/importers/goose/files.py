@@ -70,6 +70,7 @@ class GooseLegacy(GooseFile):
 
     def rows(self, session: GooseSession) -> Iterator[GooseRow]:
         for line in lines(self.path):
+            # The first line is the header, unless that is missing.
             if line.number > 1 or is_message(parsed_line(line)[0]):
                 yield self._row(line)
 
@@ -199,6 +200,7 @@ def _taken_apart(path: Path) -> tuple[JsonObject, list[Any], str]:
     if start is None:
         return {}, [], problem or "it has no `conversation`"
     elements, end = _elements(raw, start.end())
+    # What stands around the list is made an object again by closing it.
     head = raw[: start.start()].rstrip().rstrip(b",") + b"}"
     tail = raw[end:].lstrip().lstrip(b",")
     columns = {**_object(head), **_object(b"{" + tail)}

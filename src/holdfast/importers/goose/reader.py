@@ -126,6 +126,7 @@ def _is_database(path: Path) -> bool:
     start = read_start(path, _START)
     if os.path.isfile(log):
         start += read_start(log, _START)
+    # A copy is spared where the definitions of the tables can be seen.
     if all(word in start for word in _TABLE_WORDS):
         return True
     try:

@@ -121,6 +121,7 @@ def content_of(raw: bytes) -> tuple[list[Any] | None, str, str]:
     used at all.
     """
     try:
+        # Nearly every content is fine, and shallow enough to be sure of it without a look inside.
         quickly = _decode(raw)
         if type(quickly) is list and raw.count(b"[") + raw.count(b"{") < _SHALLOW:
             return quickly, "", ""

@@ -25,6 +25,7 @@ class Tables(SqliteFile):
         super().__init__(path, length_max=_LENGTH_MAX)
         try:
             self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            # An index that is damaged gives rows in silence, or leaves them out.
             damage = self._checked(path.name)
         except BaseException:
             self.close()

@@ -126,6 +126,7 @@ def _head(
     begins with its batch.
     """
     whole = kept[summary]
+    # Whatever the times say: then all rows before the summary are of its batch.
     is_all = bool(whole.active) or (is_child and done == 0)
     first = summary
     while first > done:
@@ -190,6 +191,8 @@ class Originals:
                 found[row.id] = self._names[place]
                 low = place + 1
         high = len(self._names)
+        # From the end, where a batch keeps what was said last: words that are said twice are then
+        # the last of them.
         for row in reversed(tail):
             place = self._find(row, low, high, first=False)
             if place is not None:

@@ -119,6 +119,7 @@ def branched_from(rows: Sequence[HermesRow], before: Context) -> Context:
             summary = row.name
             names |= dict.fromkeys(waiting, summary)
             waiting.clear()
+        # What a branch shares of a compacted session it shares from the summary on.
         elif row.id in folded.copy_of:
             names[row.id] = summary
             waiting.append(row.id)
@@ -222,6 +223,7 @@ def _labels(row: HermesRow) -> JsonObject:
     if row.role not in _ROLES:
         labels |= HIDDEN | {row.role: True}
     if is_taken_back(row):
+        # A healer that took it back has said so in its own label.
         labels |= HIDDEN if row.labels else HIDDEN | {"taken_back": True}
     if row.observed:
         labels["observed"] = True

@@ -143,6 +143,7 @@ class HermesStore:
                 self.file.note_problem(None, f"messages.id={rowid}", problem)
                 continue
             self._rows.setdefault(named(session), array("q")).append(rowid)
+            # A time that is no number, or infinite, must not be the newest.
             if isinstance(timestamp, float | int) and math.isfinite(timestamp):
                 self.newest = max(self.newest, timestamp)
             if finish == "stop":
@@ -239,6 +240,8 @@ class HermesStore:
                 if isinstance(found, str):
                     raise ValueError(found)
                 row = _row(rowid, columns, before)
+                # Content that says it is a list and is none can't be sent, so the row counts as
+                # unreadable.
                 parts(row)
             except ValueError as error:
                 unread = self._unread.setdefault(session, set())

@@ -13,6 +13,7 @@ def kinship(
     session: HermesSession, sessions: Mapping[str, HermesSession]
 ) -> tuple[str | None, Lineage | None]:
     """The parent of a session, if it is in the store, with how it follows from it."""
+    # What a session notes of itself is more than what its parent's end tells.
     if session.branched_from in sessions and session.branched_from != session.id:
         return session.branched_from, "branch"
     parent = sessions.get(session.parent or "")
@@ -37,6 +38,7 @@ def ancestors(
     seen = {session.id}
     while True:
         parent, lineage = kinship(found[-1], sessions)
+        # A damaged store may have a circle of parents.
         if parent is None or lineage != "continues" or parent in seen:
             return found[::-1]
         seen.add(parent)

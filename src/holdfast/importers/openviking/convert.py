@@ -193,6 +193,7 @@ def _said(records: Records, place: str, given: set[str]) -> Iterator[ForeignMess
             if record.aside:
                 yield _kept(record, place)
             continue
+        # A batch that was appended twice repeats its messages word for word.
         same = here.setdefault(record.id, [])
         if same:
             is_new = all(words_of(other) != words_of(record) for other in same)

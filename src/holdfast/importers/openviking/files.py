@@ -231,6 +231,7 @@ class _FolderReading:
             return SmallFile()
         except OSError as error:
             return SmallFile(problem=_refusal(error), there=True)
+        # OpenViking marks an archive as done by an empty file.
         if empty and not raw.strip():
             return SmallFile(raw, there=True)
         if not problem and not isinstance(value, dict):
@@ -254,6 +255,7 @@ class _FolderReading:
         for name in self._names():
             base = os.path.basename(name)
             if ".ovlock" in base:
+                # Whose lock it is stands in its first words; the rest is nobody's concern.
                 with open(self._path / name, "rb") as file:
                     locks.append(LockFile(name, file.read(256)))
             elif name.startswith("tool-results/"):

@@ -146,6 +146,7 @@ def is_session(path: Path) -> bool:
         return True
     if root is not None and _has_message(path / ROOT):
         return True
+    # Both are there and broken: it is a session that was damaged, not somebody else's folder.
     if meta is not None and root is not None and parsed(meta)[1]:
         return True
     return _has_archives(path)

@@ -24,6 +24,7 @@ PAGE = 1000
 HELD_MAX = 10_000
 
 T = TypeVar("T")
+Page = list[Entry]
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -78,9 +79,7 @@ def is_same_place(one: Entry, other: Entry) -> bool:
     return replace(one, **blank) == replace(other, **blank)
 
 
-def pages(
-    engine: Engine, session: str, *, after: int, upto: int
-) -> Iterator[list[Entry]]:
+def pages(engine: Engine, session: str, *, after: int, upto: int) -> Iterator[Page]:
     """A session's own entries after one seq, up to another, page by page; `Damaged` where one is
     missing.
     """
@@ -96,15 +95,13 @@ def pages(
         after = page[-1].seq
 
 
-def closed(
-    found: Iterable[list[Entry]], *, running: int | None
-) -> Iterator[list[Entry]]:
+def closed(found: Iterable[Page], *, running: int | None) -> Iterator[Page]:
     """The pages of a session as it stood at one moment, without the turn that was running then:
     what is under way is not yet what happened, and is nobody's to end but its writer's. No page
     ends within a turn, unless that is very long: a copy that stops between two is of a session that
     could have been so.
     """
-    held: list[Entry] = []
+    held: Page = []
     for page in found:
         finished = list(page) if running is None else _before_turn(page, running)
         held += finished
@@ -121,7 +118,7 @@ def closed(
         yield held
 
 
-def _before_turn(page: Sequence[Entry], turn: int) -> list[Entry]:
+def _before_turn(page: Sequence[Entry], turn: int) -> Page:
     """The entries before the first one of this turn."""
     return list(takewhile(lambda entry: entry.turn != turn, page))
 

@@ -64,6 +64,7 @@ class Order:
                 # What needs nothing is in the first group already.
                 if needed is not None and needed in self.bound:
                     sorter.add(id, needed)
+        # What can be sorted is copied all the same; the rest is told as broken.
         with suppress(CycleError):
             sorter.prepare()
         left = dict.fromkeys(self.bound)
@@ -94,6 +95,7 @@ class Order:
 
     def _add(self, state: SessionState) -> None:
         self.entries += state.head - state.origin
+        # It shares no past, and is the first of its key.
         if state.origin == 0 and (state.key is None or state.epoch == 1):
             self._free[state.id] = None
             return

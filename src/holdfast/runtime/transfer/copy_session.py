@@ -37,6 +37,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.transfer.compare_logs import (
+    Page,
     Tally,
     closed,
     differences,
@@ -118,6 +119,8 @@ def carry(
     left in it; `advance` is told of entries that are dealt with. Yields what is `Sent`; raises
     `NotTheSameSession`.
     """
+    # The source may go on meanwhile, and the target be written by another copy: what was compared
+    # is then compared again, until nothing moved.
     passage = _Passage(here, there, settled(state), advance)
     added = 0
     while True:
@@ -205,7 +208,7 @@ class _Passage:
 
     # The source's side.
 
-    def _read(self, page: list[Entry]) -> None:
+    def _read(self, page: Page) -> None:
         """Takes in what a page tells of the session: all that has to stand in the target besides
         the entries.
         """
@@ -216,6 +219,7 @@ class _Passage:
         self._events = list(
             events_in(page, tenant=state.tenant, key=state.key, session=state.id)
         )
+        # Turns are remembered only where a reply is owed: a long log has very many.
         if self._debts:
             self._ended.update(entry.turn for entry in page if entry.kind == "end")
         if self._blanks:
@@ -252,13 +256,14 @@ class _Passage:
 
     def _owed(self) -> Iterator[OwedReply]:
         for debt in self._debts:
+            # A turn that is not over in the copy owes nothing there yet.
             if debt.turn in self._ended:
                 vet_debt(debt)
                 yield debt
 
     # The target's side.
 
-    def _put(self, page: list[Entry], is_last: bool) -> Plan[None]:
+    def _put(self, page: Page, is_last: bool) -> Plan[None]:
         """Compares as much of a page as is there, and lays the rest down; again if somebody else
         was quicker.
         """
@@ -274,10 +279,11 @@ class _Passage:
                 self.added += len(rest)
                 self._wrote = True
                 return
+            # Somebody else wrote to the target: how it stands now says what is left to do.
             self._known = self._there.state(self.state.id)
             self._check(outcome)
 
-    def _write(self, head: int, rest: list[Entry], is_last: bool) -> Write:
+    def _write(self, head: int, rest: Page, is_last: bool) -> Write:
         state = self.state
         laid = self._standing(is_last)
         opening = None
@@ -305,7 +311,7 @@ class _Passage:
             lay=laid,
         )
 
-    def _compared(self, page: list[Entry]) -> int:
+    def _compared(self, page: Page) -> int:
         """How many entries of this page are in the target already, all of them the same."""
         if self._known is None:
             return 0
@@ -316,6 +322,7 @@ class _Passage:
             ours = page[count : count + len(theirs)]
             for at in differences(ours, theirs):
                 self._check_wordless(ours[at], theirs[at])
+            # A page of the target may be shorter: it is bounded in bytes, too.
             count += len(theirs)
         return count
 
@@ -359,6 +366,7 @@ class _Passage:
                     f"its key belongs to session {refused.detail} there"
                 )
             raise self._differs("the session that its key had before is not there")
+        # These say that the target has moved on, and the next look finds how.
         if refused.why not in ("bound", "moved", "missing", "busy"):
             raise NotTheSameSession(
                 self.state, self.cut, f"the target refused it ({refused.why})"
@@ -376,6 +384,7 @@ class _Passage:
         state = self.state
         now = self._here.state(state.id)
         assert now is not None, "no session is ever taken out of a store"
+        # What was read before is erased by now, and must not be stored with its words.
         if now.erased != state.erased:
             return False
         known = self._known

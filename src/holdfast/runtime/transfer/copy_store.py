@@ -111,6 +111,7 @@ def copy(
 
 def _insist(where: str | os.PathLike[str]) -> None:
     """Looking for a store makes none."""
+    # Opening makes a store where there is none: of a source that would be a silent mistake.
     name = os.fsdecode(where)
     if not is_postgres(name) and not os.path.exists(name.removeprefix("sqlite:///")):
         raise StoreUnavailable(
@@ -146,6 +147,7 @@ class _Copy:
     def copied(self) -> Copied:
         for group in self._order.groups():
             self._together(group)
+        # After all sessions: an event belongs to an entry that has to be there.
         bring_events(self._here.engine, self._there, self._is_copied)
         return Copied(
             sessions=self._same,
@@ -170,6 +172,7 @@ class _Copy:
         state = self._here.engine.state(id)
         assert state is not None, "no session is ever taken out of a store"
         try:
+            # What the row of a session says is believed no more than its entries.
             vet_state(state)
             if self._is_ready(state):
                 carried = yield from carry(
@@ -181,6 +184,7 @@ class _Copy:
                 )
                 self._note(state, carried)
             else:
+                # The past that it shares is not over yet at the source: another copy brings it.
                 self._in_use.append(id)
         except NotTheSameSession as apart:
             self._differences[id] = apart.difference
@@ -261,7 +265,8 @@ class _PlansAtOnce:
         self._bytes = 0
 
     def add(self, plan: Plan[None]) -> None:
-        self._go_on(lambda: next(plan), plan)
+        self._go_on(partial(next, plan), plan)
+        # The oldest is waited for first: it was sent first, and is answered first.
         while len(self._plans) >= WIDTH or self._bytes >= BYTES_MAX:
             self._wait()
 
@@ -275,10 +280,9 @@ class _PlansAtOnce:
         try:
             outcome = sent.ticket.result()
         except HoldfastError as error:
-            trouble = error
-            self._go_on(lambda: plan.throw(trouble), plan)
+            self._go_on(partial(plan.throw, error), plan)
         else:
-            self._go_on(lambda: plan.send(outcome), plan)
+            self._go_on(partial(plan.send, outcome), plan)
 
     def _go_on(self, step: Callable[[], Sent], plan: Plan[None]) -> None:
         with suppress(StopIteration):

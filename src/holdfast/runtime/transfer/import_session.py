@@ -118,6 +118,8 @@ class SessionImport:
         return self.imported
 
     def _say(self, line: ForeignMessage, about: JsonObject) -> None:
+        # By its origin first: its time may have been told otherwise then, and the name holds the
+        # time.
         known = self._origins.get(self._origin(line.origin))
         id = known or self._name(line.origin)
         labels = {**line.labels, **about}
@@ -125,6 +127,7 @@ class SessionImport:
             labels = self._changed(id, labels)
         else:
             spoken, is_readable = _spoken(line, self._foreign.kind)
+            # It is kept for readers; a model can't be shown what no format understands.
             if not is_readable:
                 labels["visible_to_model"] = False
                 self.imported.opaque += 1
@@ -205,6 +208,7 @@ class SessionImport:
         return seen.seq <= self._log.origin or bytes.fromhex(seen.id) in self._known
 
     def _instruct(self, text: str) -> None:
+        # A new session has no log that could be asked.
         known = self._log.log().instructions if self._opening is None else None
         if known != text:
             id = self._name(f"instructions {text} after {self._head}")
@@ -238,6 +242,7 @@ class SessionImport:
         write = Write(
             self._log.id,
             tuple(self._drafts),
+            # A session that is opened has no head to be guarded by: its id must be free.
             head=None if self._opening is not None else self._head,
             open=self._opening,
             ended_too=True,
@@ -307,6 +312,7 @@ def agrees(log: SessionLog, foreign: ForeignSession) -> bool:
         known = here.get(_origin(foreign.kind, line.origin))
         if isinstance(line, Summary) or known is None:
             continue
+        # Many stores tell no times; one that does must tell the same.
         if line.at not in (None, known[0]) or _digest(said_in(line)[1]) != known[1]:
             return False
     return True

@@ -94,6 +94,7 @@ class _StoreImport:
     def add(self, foreign: ForeignSession) -> None:
         done = self.done
         done.sessions += 1
+        # Lines can be gone through again: this reads the first one alone.
         first = next(iter(foreign.lines), None)
         if first is None:
             done.empty += 1
@@ -220,6 +221,7 @@ class _StoreImport:
         """Whether a session was brought over and nobody has worked in it since: all that is in it
         came over.
         """
+        # A turn was started here, so it is used here.
         if state.fence or state.turn is not None:
             return False
         entries = entries_after(self._engine, state.id, state.origin, bodies=False)
@@ -237,6 +239,7 @@ def _came_over(session: str, entry: Entry) -> bool:
     """Whether an import wrote this entry, as far as its name tells."""
     if entry.kind not in _BROUGHT:
         return False
+    # Their ids are not derived from what can be told from the entry.
     if entry.kind in ("instructions", "compaction"):
         return True
     try:

@@ -40,7 +40,7 @@ from holdfast.importers.values import JsonObject
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
-from holdfast.runtime.transfer.compare_logs import draft_of, paged, with_last
+from holdfast.runtime.transfer.compare_logs import Page, draft_of, paged, with_last
 from holdfast.runtime.transfer.copy_session import waiting_in
 from holdfast.runtime.transfer.import_store import ImportedStore
 from holdfast.runtime.transfer.vet import (
@@ -117,6 +117,7 @@ def restore(store: Store, path: Path, *, outbox: bool = False) -> ImportedStore:
     be what was written out; nothing is stored then. `outbox`: replies that were owed when it was
     written out are owed again.
     """
+    # In two passes, so that a file that is broken at its end leaves nothing here.
     header = _read_header(path)
     _vet(path)
     return _Restoring(store, header, outbox).bring(_entries(path))
@@ -155,6 +156,7 @@ def _vet(path: Path) -> None:
     ids: set[bytes] = set()
     ended = 0
     for page, is_last in with_last(paged(_entries(path), PAGE)):
+        # An id that comes twice would be taken for a message that is here already.
         ids.update(entry.id for entry in page)
         ended += len(page)
         if len(ids) != ended or page[-1].seq != ended:
@@ -271,6 +273,7 @@ class _Restoring:
         """
         for number in count():
             known = owned(self._engine, self._tenant, self._id)
+            # A session of this tenant's, or an id that nobody has.
             if known is not None or self._engine.state(self._id) is None:
                 return known
             self._id = session_name(
@@ -282,6 +285,7 @@ class _Restoring:
         """An entry as it stands under the id that the session has here: a reply that its own turn
         confirmed is named by the turn, and the turn by the session.
         """
+        # No other entry names its own session.
         if entry.kind != "post" or self._id == self._written:
             return entry
         written = f'"{self._written}:'.encode()
@@ -301,7 +305,7 @@ class _Restoring:
         )
         return None, 1
 
-    def _take_in(self, page: list[Entry], key: str | None) -> None:
+    def _take_in(self, page: Page, key: str | None) -> None:
         """What a page tells of how the session stands after it."""
         first = self._head + 1
         if [entry.seq for entry in page] != list(range(first, first + len(page))):
@@ -339,7 +343,7 @@ class _Restoring:
         elif entry.kind in ("turn", "message") and note.reply_to is not None:
             self._addresses.add(note.reply_to)
 
-    def _new(self, page: list[Entry], known: SessionState | None) -> list[Entry]:
+    def _new(self, page: Page, known: SessionState | None) -> Page:
         """What of a page is not here yet; all that is must be the same."""
         if known is None or known.head < page[0].seq:
             return page
@@ -354,7 +358,7 @@ class _Restoring:
         return page[len(here) :]
 
     def _add(
-        self, entries: list[Entry], head: int, opening: Opening | None, is_last: bool
+        self, entries: Page, head: int, opening: Opening | None, is_last: bool
     ) -> None:
         # The base that the file claims is believed only if the log says the same.
         is_based = is_last and self._standing.base == self._base
@@ -396,6 +400,7 @@ class _Restoring:
                 known.add(debt.id.hex())
                 yield debt
         for owed in self._standing.outbox if is_last and self._with_outbox else ():
+            # It is owed here already, and given above.
             if owed.id in known:
                 continue
             if (

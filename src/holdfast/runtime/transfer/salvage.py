@@ -14,6 +14,7 @@ from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged
 from holdfast.runtime.live.damage import placeholder
 from holdfast.runtime.transfer import compare_logs
+from holdfast.runtime.transfer.compare_logs import Page
 from holdfast.runtime.transfer.vet import TIME_MAX, vet_entry
 
 
@@ -28,7 +29,7 @@ class Salvage:
         self._at = state.opened_at
         self.lost: dict[int, str] = {}
 
-    def pages(self) -> Iterator[list[Entry]]:
+    def pages(self) -> Iterator[Page]:
         """All of them, page by page: each entry, or what stands in its place."""
         after, head = self._state.origin, self._state.head
         while after < head:
@@ -47,13 +48,14 @@ class Salvage:
         """
         try:
             page = self._engine.entries(self._state.id, after=after, limit=upto - after)
+        # One entry that can't be read fails its whole page.
         except Damaged:
             page = []
             for before in range(after, upto):
                 page += self._alone(before)
         return {entry.seq: entry for entry in page if entry.seq <= upto}
 
-    def _alone(self, after: int) -> list[Entry]:
+    def _alone(self, after: int) -> Page:
         try:
             return self._engine.entries(self._state.id, after=after, limit=1)
         except Damaged as error:
@@ -68,6 +70,7 @@ class Salvage:
         except Damaged as error:
             self.lost.setdefault(seq, error.problem)
             entry = self._instead(seq, entry)
+        # The time of the entry before is the best guess for one without a time.
         self._at = entry.at
         return entry
 

@@ -151,6 +151,7 @@ def _vet_places(entry: Entry, note: Any) -> None:
 
 
 def _read_edit(edit: Edit) -> None:
+    # As a view will read it, and as it will be stored again.
     registry.get(edit.note.format).read(edit.payload)
     freeze(edit.payload)
 
@@ -164,6 +165,7 @@ def _vet_body(entry: Entry, note: Any) -> None:
         _insist(not entry.body, "its kind has no body")
     elif entry.body:
         payload = _read(lambda: thaw(entry.body), "its body")
+        # What can be read and not be written again would fail a later fork or copy.
         _read(lambda: freeze(payload), "its body")
         if entry.kind == "message" and not note.erased:
             said = _read(lambda: registry.get(note.format).note(payload), "its body")
@@ -205,6 +207,7 @@ def _read(work: Callable[[], Any], what: str) -> Any:
         raise Damaged(
             where="an entry", problem=f"{what} can't be read ({error})"
         ) from error
+    # Python's own limit is met before any of ours, in a decoder or in the fold.
     except RecursionError as error:
         raise Damaged(where="an entry", problem=f"{what} is nested too deep") from error
 
