@@ -114,11 +114,13 @@ def _section(
             continue
         is_answer = seen.id in answered
         # an answer stands below its call; a message that is nothing else needs no place of its own
-        if is_answer and all(
-            isinstance(part, Result) for part in messages[seen.id].parts
-        ):
+        if is_answer and _is_nothing_but_results(messages[seen.id]):
             continue
         yield from _message(seen, outline, messages, is_answer=is_answer)
+
+
+def _is_nothing_but_results(message: holdfast.Message) -> bool:
+    return all(isinstance(part, Result) for part in message.parts)
 
 
 def _message(

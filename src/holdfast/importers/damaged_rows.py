@@ -204,7 +204,9 @@ class Walk:
             problem += _STRIDES
         self.report_run(run, good - 1, problem)
         found = self.found(good)
-        return found if found is not None and good <= found <= last else None
+        if found is None or not good <= found <= last:
+            return None
+        return found
 
     def _can_read(self, id: int) -> bool:
         """Whether the page where this id would lie can be read."""

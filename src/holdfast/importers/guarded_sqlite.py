@@ -160,6 +160,8 @@ class Guarded:
 
 
 def _size(path: Path) -> int:
-    log = f"{path}-wal"
-    size = os.path.getsize(path) if os.path.exists(path) else 0
-    return size + os.path.getsize(log) if os.path.exists(log) else size
+    size = 0
+    for name in (f"{path}", f"{path}-wal"):
+        if os.path.exists(name):
+            size += os.path.getsize(name)
+    return size

@@ -132,7 +132,9 @@ def wrong_content(content: Any) -> str:
         return ""
     if not isinstance(content, list):
         return f"its content is a {type(content).__name__}"
-    return "its content has a block without a type" if wrong_blocks(content) else ""
+    if wrong_blocks(content):
+        return "its content has a block without a type"
+    return ""
 
 
 def wrong_item(item: Any) -> str:

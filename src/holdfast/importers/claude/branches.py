@@ -191,8 +191,10 @@ def results_in(line: JsonObject) -> list[Any]:
 
 def queued_prompt(line: JsonObject) -> Any:
     """What was typed while Claude worked, if this line holds it: words, or blocks."""
-    held = line.get("attachment") if line.get("type") == "attachment" else None
-    if not isinstance(held, dict) or held.get("type") != "queued_command":
+    if line.get("type") != "attachment":
+        return None
+    held = object_or_empty(line.get("attachment"))
+    if held.get("type") != "queued_command":
         return None
     prompt = held.get("prompt")
     return prompt if prompt and isinstance(prompt, str | list) else None
@@ -224,7 +226,7 @@ class Branches:
             line, problem = parsed_line(raw)
             if problem or not isinstance(line, dict):
                 continue
-            kind = line["type"] if isinstance(line.get("type"), str) else ""
+            kind = text_or_none(line.get("type")) or ""
             if kind in SPOKEN:
                 spoken += 1
                 aside += line.get("isSidechain") is True

@@ -45,6 +45,7 @@ from holdfast.importers.values import (
     JsonObject,
     count_or_zero,
     milliseconds,
+    object_or_empty,
     text_or_none,
 )
 
@@ -61,7 +62,7 @@ def recognises(path: Path) -> bool:
 
 
 def _is_claudes(line: Any) -> bool:
-    kind = line.get("type") if isinstance(line, dict) else None
+    kind = object_or_empty(line).get("type")
     if not isinstance(kind, str):
         return False
     if kind in SPOKEN:
@@ -308,10 +309,13 @@ def _message(
     if carried:
         payload["_outputs"] = carried
     results = results_in(line)
+    # A line of nothing but results is the tools' answer, though the API has the user give it.
+    if results and len(results) == len(content):
+        role = "tool"
     return ForeignMessage(
         origin=line["uuid"],
         place=place,
-        role="tool" if results and len(results) == len(content) else role,
+        role=role,
         payload=payload,
         format="anthropic",
         at=at,

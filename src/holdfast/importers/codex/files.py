@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.importers.jsonl import first_values, lines, parsed_line
-from holdfast.importers.values import JsonObject, count_or_zero, object_or_empty
+from holdfast.importers.values import (
+    JsonObject,
+    count_or_zero,
+    object_or_empty,
+    text_or_none,
+)
 
 KNOWN = (
     "session_meta",
@@ -205,8 +210,8 @@ def chain_of(path: Path) -> list[tuple[Path, int | None]]:
     which on it was left.
     """
     meta = meta_of(path)
-    thread = meta.get("id")
-    files = files_of(thread, path) if isinstance(thread, str) else []
+    thread = text_or_none(meta.get("id")) or ""
+    files = files_of(thread, path)
     if len(files) < 2 or path.name not in [file.name for file in files]:
         return [(path, None)]
     # From the last file back: each says up to where the one before it still holds.
@@ -220,4 +225,7 @@ def chain_of(path: Path) -> list[tuple[Path, int | None]]:
         begins = object_or_empty(first).get("ordinal", 0)
         if isinstance(begins, int) and begins < base[1]:
             chain.insert(0, (older, base[1]))
-    return chain if path in [file for file, _ in chain] else [(path, None)]
+    # A file that was left altogether is told by itself.
+    if path not in [file for file, _ in chain]:
+        return [(path, None)]
+    return chain

@@ -230,7 +230,7 @@ def _lines_of(part: _Part) -> Iterator[_Line]:
             kind, payload, problem = _opened(line)
         if kind == "response_item":
             problem = wrong_item(payload)
-        at = milliseconds(line.get("timestamp")) if isinstance(line, dict) else None
+        at = milliseconds(object_or_empty(line).get("timestamp"))
         is_left = raw.number in part.rollout.left
         yield _Line(raw, part.place(raw.number), kind, payload, problem, at, is_left)
 

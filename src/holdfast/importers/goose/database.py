@@ -339,8 +339,9 @@ class GooseDatabase(GooseStore):
         if found is None or (table == "thread_messages" and found == b"{}"):
             is_due = table == "messages" and self._is_due(number, columns)
             return None, MISSING if is_due else "", b""
-        metadata, problem = metadata_of(_bytes(found))
-        return metadata, problem, _bytes(found) if problem else b""
+        raw = _bytes(found)
+        metadata, problem = metadata_of(raw)
+        return metadata, problem, raw if problem else b""
 
     def _is_due(self, number: int, columns: JsonObject) -> bool:
         """Whether a row of `messages` must have metadata. Those of the first releases never had

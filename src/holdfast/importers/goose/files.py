@@ -141,20 +141,25 @@ def row_of(
             raw_metadata = msgspec.json.encode(said["metadata"])
     elif needs_metadata:
         metadata_problem = MISSING
-    is_list = isinstance(content, list)
+    content_problem = ""
+    raw = b""
+    if not isinstance(content, list):
+        content_problem = "it has no list of blocks"
+        raw = msgspec.json.encode(content)
+        content = None
     return GooseRow(
         number=number,
         place=place,
         message_id=text_or_none(said.get("id")),
         role=str(said.get("role")),
-        content=content if is_list else None,
+        content=content,
         created=created,
         metadata=metadata,
-        content_problem="" if is_list else "it has no list of blocks",
+        content_problem=content_problem,
         metadata_problem=metadata_problem,
         raw_metadata=raw_metadata,
         problem=odd,
-        raw=b"" if is_list else msgspec.json.encode(content),
+        raw=raw,
         rest={key: value for key, value in said.items() if key not in _MESSAGE_KEYS},
     )
 

@@ -158,7 +158,7 @@ def line(row: HermesRow, model: str | None) -> ForeignMessage:
     return ForeignMessage(
         origin=row.name,
         place=row.place,
-        role=row.role if row.role in _ROLES else "system",
+        role=_role(row),
         payload=payload(row),
         format=USUAL_FORMAT,
         at=_milliseconds(row.timestamp),
@@ -171,12 +171,11 @@ def payload(row: HermesRow) -> JsonObject:
     """The row as a message; columns that a provider does not know are under `_hermes`, by their own
     names.
     """
-    is_known = row.role in _ROLES
-    said: JsonObject = {
-        "role": row.role if is_known else "system",
-        "content": _content(row),
-    }
-    kept: JsonObject = {} if is_known else {"role": row.role}
+    role = _role(row)
+    said: JsonObject = {"role": role, "content": _content(row)}
+    kept: JsonObject = {}
+    if role != row.role:
+        kept["role"] = row.role
     asked = calls(row)
     if asked:
         said["tool_calls"] = [_sendable(call) for call in asked]
@@ -195,6 +194,11 @@ def payload(row: HermesRow) -> JsonObject:
             kept[name] = _plain(value)
     said["_hermes"] = {name: value for name, value in kept.items() if value is not None}
     return said
+
+
+def _role(row: HermesRow) -> str:
+    """Who speaks: rows of other roles are notes of the program's own."""
+    return row.role if row.role in _ROLES else "system"
 
 
 def _sendable(call: JsonObject) -> JsonObject:
@@ -224,7 +228,9 @@ def _labels(row: HermesRow) -> JsonObject:
         labels |= HIDDEN | {row.role: True}
     if is_taken_back(row):
         # A healer that took it back has said so in its own label.
-        labels |= HIDDEN if row.labels else HIDDEN | {"taken_back": True}
+        labels |= HIDDEN
+        if not row.labels:
+            labels["taken_back"] = True
     if row.observed:
         labels["observed"] = True
     return labels

@@ -362,6 +362,10 @@ def _session(rowid: int, columns: _Columns) -> HermesSession:
         config = object_or_empty(parsed(columns.text("model_config") or "{}"))
     except ValueError:
         config = {}
+    # No count is not a count of nothing.
+    message_count = None
+    if found["message_count"] is not None:
+        message_count = columns.count("message_count")
     return HermesSession(
         id=named(found["id"]),
         rowid=rowid,
@@ -373,9 +377,7 @@ def _session(rowid: int, columns: _Columns) -> HermesSession:
         key=columns.text("session_key"),
         branched_from=text_or_none(config.get("_branched_from")),
         delegate_from=text_or_none(config.get("_delegate_from")),
-        message_count=None
-        if found["message_count"] is None
-        else columns.count("message_count"),
+        message_count=message_count,
         api_calls=columns.count("api_call_count"),
         output_tokens=columns.count("output_tokens"),
     )

@@ -54,8 +54,10 @@ def state_of(archive: Archive, live: set[str]) -> State:
     """What has become of an archive. A `copy` was prepared and never took effect: its messages are
     all still live.
     """
+    if archive.done.there and archive.done.data.get("context_reset") is True:
+        return "reset"
     if archive.done.there:
-        return "reset" if archive.done.data.get("context_reset") is True else "done"
+        return "done"
     if archive.failed.there:
         return "failed"
     if phase_of(archive) != "ready" and held_by(archive) <= live:
