@@ -6,11 +6,12 @@ what somebody said, in order; a summary among it closes the turn before it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
-from holdfast.doctor.finding import Finding
+from holdfast.doctor.finding import Finding, Findings
 from holdfast.doctor.hermes.rules import RULE
 from holdfast.importers.hermes.compaction_copies import Folded, fold, key
 from holdfast.importers.hermes.convert import Context
@@ -31,6 +32,11 @@ HARNESS_STARTS = (
 )
 
 
+Rows = Sequence[HermesRow]
+Repeats = list[tuple[HermesRow, HermesRow]]
+"""Rows that repeat others, each with the one that it repeats."""
+
+
 class HermesCase(msgspec.Struct, frozen=True):
     """A session and what is around it.
 
@@ -42,7 +48,7 @@ class HermesCase(msgspec.Struct, frozen=True):
     """
 
     session: HermesSession
-    rows: Sequence[HermesRow]
+    rows: Rows
     before: Context = ()
     has_parent: bool = False
     is_continued: bool = False
@@ -62,10 +68,8 @@ class HermesCase(msgspec.Struct, frozen=True):
         """Whether nothing can follow its last row any more; a compaction ends a session, and not
         its last turn.
         """
-        return (
-            self.session.ended_at is not None
-            and self.session.end_reason != "compression"
-        )
+        session = self.session
+        return session.ended_at is not None and session.end_reason != "compression"
 
     @property
     def is_at_rest(self) -> bool:
@@ -74,10 +78,10 @@ class HermesCase(msgspec.Struct, frozen=True):
 
     def is_torn(self, row: HermesRow, following: HermesRow | None) -> bool:
         """Whether something that could not be read may lie between two rows, or behind the last."""
-        return any(
-            row.id <= last and (following is None or first <= following.id)
-            for first, last in self.torn
-        )
+        for first, last in self.torn:
+            if row.id <= last and (following is None or first <= following.id):
+                return True
+        return False
 
 
 class View(msgspec.Struct, frozen=True):
@@ -93,7 +97,7 @@ class View(msgspec.Struct, frozen=True):
     originals: list[HermesRow]
     spoken: list[HermesRow]
     harness: list[tuple[HermesRow, ...]]
-    repeats: list[tuple[HermesRow, HermesRow]]
+    repeats: Repeats
     repeated_users: int
 
     def finding(
@@ -107,7 +111,7 @@ class View(msgspec.Struct, frozen=True):
         return Finding(RULE[f"hermes/{rule}"], session, place, measured, rows, data)
 
 
-Detector = Callable[[View], Iterator[Finding]]
+Detector = Callable[[View], Findings]
 
 
 def look(case: HermesCase) -> View:
@@ -116,16 +120,18 @@ def look(case: HermesCase) -> View:
     originals = [row for row in folded.kept if row.id not in folded.copy_of]
     repeats, repeated_users = _repeats(originals)
     harness = list(_harness(originals))
-    out = {row.id for row, _ in repeats} | {row.id for turn in harness for row in turn}
-    spoken = [
-        row
-        for row in originals
-        if row.id not in out and (is_summary(row) or not is_unsaid(row))
-    ]
+    out = {row.id for row, _ in repeats}
+    for turn in harness:
+        out.update(row.id for row in turn)
+    spoken = []
+    for row in originals:
+        # A summary is nobody's word, and yet it closes the turn before it.
+        if row.id not in out and (is_summary(row) or not is_unsaid(row)):
+            spoken.append(row)
     return View(case, folded, originals, spoken, harness, repeats, repeated_users)
 
 
-def _repeats(rows: list[HermesRow]) -> tuple[list[tuple[HermesRow, HermesRow]], int]:
+def _repeats(rows: Rows) -> tuple[Repeats, int]:
     """Live rows that repeat earlier ones, from user rows with the same words and the very same time
     on; and the number of those user rows. One alone, or two in a row, is nothing of the kind.
     """
@@ -139,23 +145,21 @@ def _repeats(rows: list[HermesRow]) -> tuple[list[tuple[HermesRow, HermesRow]], 
                 again.append((earlier, index))
     if len(again) < 2:
         return [], 0
-    found: dict[int, tuple[HermesRow, HermesRow]] = {}
+    found: dict[int, HermesRow] = {}
     for earlier, index in again:
-        found[index] = (live[index], live[earlier])
-        step = 1
-        while (
-            index + step < len(live)
-            and live[index + step].role != "user"
-            and index + step not in found
-        ):
-            if key(live[index + step]) != key(live[earlier + step]):
+        found[index] = live[earlier]
+        # What follows the two user rows is repeated as far as it is the same.
+        for place in range(index + 1, len(live)):
+            original = live[earlier + place - index]
+            if live[place].role == "user" or place in found:
                 break
-            found[index + step] = (live[index + step], live[earlier + step])
-            step += 1
-    return [found[index] for index in sorted(found)], len(again)
+            if key(live[place]) != key(original):
+                break
+            found[place] = original
+    return [(live[index], found[index]) for index in sorted(found)], len(again)
 
 
-def _harness(rows: list[HermesRow]) -> Iterator[tuple[HermesRow, ...]]:
+def _harness(rows: Rows) -> Iterator[tuple[HermesRow, ...]]:
     """Turns of a review by the program itself: its prompt, and all up to the next user row."""
     turn: list[HermesRow] = []
     for row in rows:
@@ -170,7 +174,14 @@ def _harness(rows: list[HermesRow]) -> Iterator[tuple[HermesRow, ...]]:
 
 
 def has_calls(row: HermesRow) -> bool:
-    return calls(row) is None or bool(calls(row))
+    # None: there are some, and nobody can read them.
+    return calls(row) != []
+
+
+def results_behind(rows: list[HermesRow], row: HermesRow) -> list[HermesRow]:
+    """The tool rows just behind a row."""
+    following = rows[rows.index(row) + 1 :]
+    return list(takewhile(lambda later: later.role == "tool", following))
 
 
 def shown(text: str) -> str:

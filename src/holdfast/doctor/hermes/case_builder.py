@@ -2,18 +2,16 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
-from holdfast.doctor.hermes.case import HermesCase
+from holdfast.doctor.hermes.case import HermesCase, Rows
 from holdfast.importers.hermes.convert import Context
 from holdfast.importers.hermes.database import HermesStore
 from holdfast.importers.hermes.lineage import kinship
-from holdfast.importers.hermes.records import (
-    HermesDelivery,
-    HermesRow,
-    HermesSession,
-    words,
-)
+from holdfast.importers.hermes.reader import HermesSessions
+from holdfast.importers.hermes.records import HermesDelivery, HermesSession, words
 
+Deliveries = frozenset[HermesDelivery]
 NEAR_S = 3600.0
 """An answer is stored about when it is sent; one with other words around it counts only then."""
 
@@ -28,7 +26,7 @@ class CaseBuilder:
         store: HermesStore,
         sessions: Mapping[str, HermesSession],
         *,
-        rows: Callable[[str], Sequence[HermesRow]],
+        rows: Callable[[str], Rows],
         before: Callable[[HermesSession], Context],
         torn: Callable[[str], tuple[tuple[int, int], ...]] = lambda session: (),
     ) -> None:
@@ -40,9 +38,8 @@ class CaseBuilder:
         self._routes = {route.key: route.session for route in store.routes}
         self._keyed: dict[str, list[HermesSession]] = {}
         self._continued: set[str] = set()
-        for session in sorted(
-            sessions.values(), key=lambda one: (one.started_at, one.id)
-        ):
+        by_start = sorted(sessions.values(), key=lambda one: (one.started_at, one.id))
+        for session in by_start:
             if session.key:
                 self._keyed.setdefault(session.key, []).append(session)
             if session.parent and is_continuation(session):
@@ -51,7 +48,7 @@ class CaseBuilder:
         for delivery in store.deliveries:
             if not delivery.is_notice:
                 self._deliveries.setdefault(delivery.key, []).append(delivery)
-        self._unstored: dict[str, frozenset[HermesDelivery]] = {}
+        self._unstored: dict[str, Deliveries] = {}
 
     def case(self, session: HermesSession) -> HermesCase:
         """One session, with all around it."""
@@ -87,12 +84,13 @@ class CaseBuilder:
                 return later
         return None
 
-    def _lost(self, key: str) -> frozenset[HermesDelivery]:
+    def _lost(self, key: str) -> Deliveries:
+        sent = self._deliveries.get(key)
+        # All that was said in a chat is read only where something was sent to it.
+        if not sent:
+            return frozenset()
         if key not in self._unstored:
-            sent = self._deliveries.get(key, [])
-            self._unstored[key] = (
-                unstored(sent, self._said(key)) if sent else frozenset()
-            )
+            self._unstored[key] = unstored(sent, self._said(key))
         return self._unstored[key]
 
     def _said(self, key: str) -> Iterator[tuple[float, str]]:
@@ -106,43 +104,44 @@ def is_continuation(session: HermesSession) -> bool:
     """Whether a session with a parent goes on with its history; branches, delegates and tools do
     not.
     """
-    return (
-        session.branched_from is None
-        and session.delegate_from is None
-        and session.source != "tool"
-    )
+    if session.branched_from is not None or session.delegate_from is not None:
+        return False
+    return session.source != "tool"
 
 
 def unstored(
     sent: Sequence[HermesDelivery], said: Iterator[tuple[float, str]]
-) -> frozenset[HermesDelivery]:
+) -> Deliveries:
     """The answers that were sent and that no row has. A row stands for one of them: the nearest in
     time whose text is all of what was sent, or a part of it, since footers are put to an answer
     after it was stored.
     """
+    # By time; a row that stands for an answer is taken out.
     rows = sorted(set(said))
-    times = [at for at, _ in rows]
-    used: set[int] = set()
     found = set()
     for delivery in sent:
-        low, high = delivery.created_at - NEAR_S, delivery.created_at + NEAR_S
-        near = range(bisect_left(times, low), bisect_right(times, high))
-        fits = [
-            index
-            for index in near
-            if index not in used and rows[index][1] in delivery.text
-        ]
+        sent_at = delivery.created_at
+        first = bisect_left(rows, sent_at - NEAR_S, key=itemgetter(0))
+        last = bisect_right(rows, sent_at + NEAR_S, key=itemgetter(0))
+        fits = [row for row in rows[first:last] if row[1] in delivery.text]
         if not fits:
+            # The very words count at whatever time they were stored.
             text = delivery.text.strip()
-            fits = [
-                index
-                for index, (_, said_then) in enumerate(rows)
-                if index not in used and said_then == text
-            ]
+            fits = [row for row in rows if row[1] == text]
         if fits:
-            used.add(
-                min(fits, key=lambda index: abs(times[index] - delivery.created_at))
-            )
+            rows.remove(min(fits, key=lambda row: abs(row[0] - sent_at)))
         else:
             found.add(delivery)
     return frozenset(found)
+
+
+def stored_cases(store: HermesStore) -> CaseBuilder:
+    """The cases of a store as it is."""
+    sessions = HermesSessions(store, store.iterate)
+    return CaseBuilder(
+        store,
+        store.sessions,
+        rows=store.rows,
+        before=sessions.before,
+        torn=store.torn,
+    )

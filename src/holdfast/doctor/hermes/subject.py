@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.hermes.case_builder import CaseBuilder
+from holdfast.doctor.finding import Finding, Findings
+from holdfast.doctor.hermes.case_builder import stored_cases
 from holdfast.doctor.hermes.detect.all import findings_of
 from holdfast.doctor.hermes.heal.store import HealedHermes
 from holdfast.doctor.hermes.rules import RULE, RULES
-from holdfast.doctor.subject import Accepts, Examined
+from holdfast.doctor.subject import Accepts, Examined, Subject
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.hermes.database import HermesStore
 from holdfast.importers.hermes.lineage import in_order
-from holdfast.importers.hermes.reader import HermesSessions
 from holdfast.importers.reader import UnreadableRecord
 
 
-class HermesSubject:
+class HermesSubject(Subject):
     """A Hermes store, opened from a private copy. One that can't be opened at all is a finding."""
 
     kind = "hermes"
@@ -34,27 +33,18 @@ class HermesSubject:
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         store = self._store
         if store is None:
-            unreadable = Finding(
-                RULE["hermes/unreadable-store"], "", self.path, str(self._trouble)
-            )
+            rule = RULE["hermes/unreadable-store"]
+            unreadable = Finding(rule, "", self.path, str(self._trouble))
             yield Examined("", 0, (unreadable,))
             return
-        sessions = HermesSessions(store, store.iterate)
-        cases = CaseBuilder(
-            store,
-            store.sessions,
-            rows=store.rows,
-            before=sessions.before,
-            torn=store.torn,
-        )
+        cases = stored_cases(store)
         for one in in_order(store.sessions):
             if session is None or one.id == session:
-                store.facts(
-                    one.id
-                )  # so that a damaged row is told, whatever of it is needed
-                found = tuple(findings_of(cases.case(one)))
-                unread = tuple(map(_finding, store.file.problems_of(one.id)))
-                yield Examined(one.id, store.size(one.id), (*found, *unread))
+                # So that a damaged row is told, whatever of it is needed.
+                store.facts(one.id)
+                found = [*findings_of(cases.case(one))]
+                found += map(_finding, store.file.problems_of(one.id))
+                yield Examined(one.id, store.size(one.id), tuple(found))
         of_the_store = tuple(_of_the_store(store, session))
         if session is None or of_the_store:
             yield Examined("", 0, of_the_store)
@@ -65,15 +55,12 @@ class HermesSubject:
             raise self._trouble
         return HealedHermes(self._store, accepts)
 
-    def not_examined(self) -> dict[str, int]:
-        return {}
-
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
 
 
-def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Finding]:
+def _of_the_store(store: HermesStore, session: str | None) -> Findings:
     """What is wrong with no session that is there; of that, what concerns one of them, or its chat,
     if asked.
     """
@@ -87,11 +74,10 @@ def _of_the_store(store: HermesStore, session: str | None) -> Iterator[Finding]:
             place = f"gateway_routing.session_key={route.key}"
             yield Finding(RULE["hermes/ghost-route"], "", place, measured)
     for lock in store.locks:
-        if (
-            session in (None, lock.session)
-            and lock.session not in store.sessions
-            and lock.expires_at < store.newest
-        ):
+        # A lock on a session that is there is told with that.
+        if session not in (None, lock.session) or lock.session in store.sessions:
+            continue
+        if lock.expires_at < store.newest:
             measured = (
                 f"The lock on {lock.session}, which is not there, ran out before the "
                 "newest row of the store."

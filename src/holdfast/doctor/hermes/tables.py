@@ -64,9 +64,12 @@ def make_tables(store: SqliteFile, target: apsw.Connection) -> list[str]:
     tables, virtual = _stored_tables(store)
     made = [name for name in tables if _make(store, target, name)]
     for how, known in (("INDEX", _INDEXES), ("UNIQUE INDEX", _UNIQUE)):
-        for name in names & known.keys():
-            with suppress(apsw.SQLError):  # an older schema has no such column yet
-                target.execute(f"CREATE {how} {name} ON {known[name]}")
+        # In the order of our own list: that of a set is another one in every process, and the same
+        # store has to give the same bytes.
+        for name, columns in known.items():
+            if name in names:
+                with suppress(apsw.SQLError):  # an older schema has no such column yet
+                    target.execute(f"CREATE {how} {name} ON {columns}")
     if set(_SEARCHED) <= set(store.columns("messages")):
         for name in _SEARCH:
             if name in virtual:
@@ -92,14 +95,12 @@ def _make(store: SqliteFile, target: apsw.Connection, table: str) -> bool:
     columns = store.definitions(table)
     if not columns:
         return False
-    keys = sorted(
-        (column for column in columns if column.key), key=lambda column: column.key
-    )
+    # `key` is the place of a column in the primary key, from 1 on.
+    keys = {column.key: quoted(column.name) for column in columns if column.key}
     parts = [_column(table, column, alone=len(keys) == 1) for column in columns]
     if len(keys) > 1:
-        parts.append(
-            f"PRIMARY KEY ({', '.join(quoted(column.name) for column in keys)})"
-        )
+        names = ", ".join(name for _, name in sorted(keys.items()))
+        parts.append(f"PRIMARY KEY ({names})")
     target.execute(f"CREATE TABLE {quoted(table)} ({', '.join(parts)})")
     return True
 

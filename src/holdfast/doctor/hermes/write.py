@@ -9,7 +9,6 @@ ones, since Hermes orders by id.
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import apsw
 
@@ -21,9 +20,9 @@ from holdfast.importers.hermes.database import KNOWN_KEY, ROW_COLUMNS, HermesSto
 from holdfast.importers.hermes.records import (
     CompactionLock,
     HermesRow,
-    HermesSession,
     is_taken_back,
 )
+from holdfast.importers.values import JsonObject
 
 _OWN_TABLES = ("sessions", "messages", "compression_locks", "state_meta")
 _SESSION_COLUMNS = {
@@ -93,16 +92,9 @@ class _HealedStore:
             self._write_rows(case)
             kept |= {lock.session for lock in case.locks}
         if "compression_locks" in tables:
-            gone = {
-                lock.session
-                for lock in self._store.locks
-                if lock.session not in self._store.sessions
-            }
-            kept |= {
-                lock.session
-                for lock in self._store.locks
-                if lock.session in gone and not drops(lock)
-            }
+            for lock in self._store.locks:
+                if lock.session not in self._store.sessions and not drops(lock):
+                    kept.add(lock.session)
             self._copy("compression_locks", lambda row: row.get("session_id") in kept)
         if "state_meta" in tables:
             self._copy("state_meta", lambda row: row.get("key") != KNOWN_KEY)
@@ -126,7 +118,7 @@ class _HealedStore:
             return 0
 
     def _copy(
-        self, table: str, keeps: Callable[[dict[str, Any]], bool] = lambda row: True
+        self, table: str, keeps: Callable[[JsonObject], bool] = lambda row: True
     ) -> None:
         columns = self._store.file.columns(table)
         for _, *values in self._store.file.scan(table, columns):
@@ -136,12 +128,12 @@ class _HealedStore:
 
     def _write_session(self, case: HermesCase) -> None:
         facts = self._store.facts(case.session.id)
-        known: HermesSession = self._store.sessions[case.session.id]
+        known = self._store.sessions[case.session.id]
+        columns = self._store.file.columns("sessions")
         for column, field in _SESSION_COLUMNS.items():
-            if getattr(known, field) != getattr(
-                case.session, field
-            ) and column in self._store.file.columns("sessions"):
-                facts[column] = getattr(case.session, field)
+            healed = getattr(case.session, field)
+            if getattr(known, field) != healed and column in columns:
+                facts[column] = healed
         if not known.rowid and case.rows:
             facts["started_at"] = case.rows[0].timestamp
             facts["message_count"] = sum(1 for row in case.rows if row.active)
@@ -155,17 +147,13 @@ class _HealedStore:
         for row, number in self._numbered(case):
             if is_taken_back(row) and "active" not in columns:
                 continue  # an older schema has no way to keep a row and not show it
-            values = {
-                name: getattr(row, ROW_COLUMNS[name])
-                for name in columns
-                if name in ROW_COLUMNS
-            }
-            if not row.origin:
-                values |= {
-                    name: row.rest.get(name)
-                    for name in columns
-                    if name not in ROW_COLUMNS
-                }
+            values: JsonObject = {}
+            for name in columns:
+                if name in ROW_COLUMNS:
+                    values[name] = getattr(row, ROW_COLUMNS[name])
+                elif not row.origin:
+                    # A row that was made leaves the other columns to their defaults.
+                    values[name] = row.rest.get(name)
             self._insert("messages", values | {"id": number})
             if row.id in case.known:
                 self._known.append(number)
@@ -180,7 +168,7 @@ class _HealedStore:
                 self._next = last + 1
             yield row, last
 
-    def _insert(self, table: str, row: dict[str, Any], *, otherwise: str = "") -> None:
+    def _insert(self, table: str, row: JsonObject, *, otherwise: str = "") -> None:
         names = ", ".join(map(quoted, row))
         marks = ", ".join("?" * len(row))
         self._target.execute(

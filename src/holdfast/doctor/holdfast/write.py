@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
 from holdfast.doctor.holdfast.heal import Healthy, drafts_of, healed
@@ -137,6 +138,6 @@ def _lay(target: Engine, record: SessionRecord, place: Place) -> list[Change]:
 
 def _under_way(session: Healthy) -> Laid:
     """How a session stands before its last page."""
-    return msgspec.structs.replace(
+    return replace(
         session.laid, base=0, ended=False, erased=False, inbox=(), outbox=(), events=()
     )

@@ -1,8 +1,7 @@
 """All that can be wrong with a session, in the order in which it is looked for."""
 
-from collections.abc import Iterator
 
-from holdfast.doctor.finding import Finding
+from holdfast.doctor.finding import Findings
 from holdfast.doctor.hermes.case import Detector, HermesCase, look
 from holdfast.doctor.hermes.detect import session, tools, turns
 
@@ -27,7 +26,7 @@ DETECTORS: tuple[Detector, ...] = (
 )
 
 
-def findings_of(case: HermesCase) -> Iterator[Finding]:
+def findings_of(case: HermesCase) -> Findings:
     """What is wrong with a session."""
     view = look(case)
     for detector in DETECTORS:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.doctor.finding import Finding
+from holdfast.doctor.finding import Findings
 from holdfast.doctor.hermes.case import View, shown
 from holdfast.importers.hermes.records import (
     LIST_TAG,
@@ -21,7 +21,7 @@ GONE = "\ufffd"
 _SOURCES = ("codex_message_items", "reasoning_details")
 
 
-def repeated_tail(view: View) -> Iterator[Finding]:
+def repeated_tail(view: View) -> Findings:
     """Messages with more than one copy; one is what every compaction leaves."""
     copies: dict[str, list[HermesRow]] = {}
     for row in view.folded.kept:
@@ -33,7 +33,7 @@ def repeated_tail(view: View) -> Iterator[Finding]:
             yield view.finding("repeated-tail", tuple(rows), measured, name)
 
 
-def stored_twice(view: View) -> Iterator[Finding]:
+def stored_twice(view: View) -> Findings:
     """A history whose user rows are there again, with the same words and the very same times."""
     if view.repeats:
         measured = (
@@ -48,7 +48,7 @@ def stored_twice(view: View) -> Iterator[Finding]:
         )
 
 
-def written_after_end(view: View) -> Iterator[Finding]:
+def written_after_end(view: View) -> Findings:
     """Turns that began in a session which their chat had left."""
     session, route = view.case.session, view.case.route
     if (
@@ -80,7 +80,7 @@ def written_after_end(view: View) -> Iterator[Finding]:
         )
 
 
-def without_child(view: View) -> Iterator[Finding]:
+def without_child(view: View) -> Findings:
     """A compaction that ended the session and made no other."""
     case = view.case
     if case.session.end_reason == "compression" and not case.is_continued:
@@ -88,7 +88,7 @@ def without_child(view: View) -> Iterator[Finding]:
         yield view.finding("compression-without-child", (), measured, case.following)
 
 
-def count_drift(view: View) -> Iterator[Finding]:
+def count_drift(view: View) -> Findings:
     """A counter that the rows don't bear out."""
     count = view.case.session.message_count
     live = sum(1 for row in view.case.rows if row.active)
@@ -103,7 +103,7 @@ def count_drift(view: View) -> Iterator[Finding]:
         yield view.finding("message-count-drift", (), measured, live)
 
 
-def replaced(view: View) -> Iterator[Finding]:
+def replaced(view: View) -> Findings:
     """Texts of which characters were lost, with the text before that where it is still to
     be found.
     """
@@ -160,7 +160,7 @@ def _texts(column: Any) -> Iterator[str]:
             waiting.extend(value)
 
 
-def lost_turn(view: View) -> Iterator[Finding]:
+def lost_turn(view: View) -> Findings:
     """A session that cost something and has nothing to show for it."""
     case = view.case
     if not _is_lost(view):
@@ -188,7 +188,7 @@ def _is_lost(view: View) -> bool:
     )
 
 
-def stale_lock(view: View) -> Iterator[Finding]:
+def stale_lock(view: View) -> Findings:
     """A compaction's lock that ran out before the newest row was written."""
     for lock in view.case.locks:
         if lock.expires_at < view.case.newest:
@@ -199,7 +199,7 @@ def stale_lock(view: View) -> Iterator[Finding]:
             yield view.finding("stale-compression-lock", (), measured)
 
 
-def without_source(view: View) -> Iterator[Finding]:
+def without_source(view: View) -> Findings:
     """A summary of what is nowhere."""
     if (
         view.case.has_parent

@@ -2,11 +2,9 @@
 its id over the whole session: some servers start again at call_0 every turn.
 """
 
-from collections.abc import Iterator
-from typing import Any
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.hermes.case import View, shown
+from holdfast.doctor.finding import Findings
+from holdfast.doctor.hermes.case import View, results_behind, shown
 from holdfast.importers.hermes.records import (
     HermesRow,
     call_ids,
@@ -14,11 +12,12 @@ from holdfast.importers.hermes.records import (
     is_summary,
     words,
 )
+from holdfast.importers.values import JsonObject
 
-Call = tuple[HermesRow, dict[str, Any]]
+Call = tuple[HermesRow, JsonObject]
 
 
-def unpaired(view: View) -> Iterator[Finding]:
+def unpaired(view: View) -> Findings:
     """Calls without a result, results without a call."""
     doubles: set[int] = set()
     for finding in doubled(view):
@@ -80,7 +79,7 @@ def _answered(row: HermesRow, opened: list[Call]) -> Call | None:
     return None
 
 
-def _left_open(view: View, opened: list[Call], twins: set[int]) -> Iterator[Finding]:
+def _left_open(view: View, opened: list[Call], twins: set[int]) -> Findings:
     if opened and opened[0][0].id not in twins:
         row = opened[0][0]
         missing = [call for _, call in opened]
@@ -93,7 +92,7 @@ def _left_open(view: View, opened: list[Call], twins: set[int]) -> Iterator[Find
         )
 
 
-def doubled(view: View) -> Iterator[Finding]:
+def doubled(view: View) -> Findings:
     """A call that was stored once without and once with its text."""
     for row, following in zip(view.spoken, view.spoken[1:], strict=False):
         if row.role == following.role == "assistant" and not words(row) and calls(row):
@@ -105,31 +104,18 @@ def doubled(view: View) -> Iterator[Finding]:
                 )
 
 
-def _unanswered(view: View, row: HermesRow) -> list[dict[str, Any]]:
+def _unanswered(view: View, row: HermesRow) -> list[JsonObject]:
     """The calls of a row that no result follows."""
     opened: list[Call] = [(row, call) for call in calls(row) or () if call_ids(call)]
-    for later in view.spoken[view.spoken.index(row) + 1 :]:
-        if later.role != "tool":
-            break
-        _answered(later, opened)
+    for result in results_behind(view.spoken, row):
+        _answered(result, opened)
     return [call for _, call in opened]
 
 
-def unparsed(view: View) -> Iterator[Finding]:
+def unparsed(view: View) -> Findings:
     """Calls that are not JSON."""
     for row in view.originals:
         if row.role == "assistant" and calls(row) is None:
             measured = f"tool_calls of row {row.name} is {shown(row.tool_calls or '')}."
-            yield view.finding(
-                "tool-calls-not-json", (row,), measured, _results(view, row)
-            )
-
-
-def _results(view: View, row: HermesRow) -> list[HermesRow]:
-    """The tool rows just behind a row."""
-    found: list[HermesRow] = []
-    for later in view.originals[view.originals.index(row) + 1 :]:
-        if later.role != "tool":
-            break
-        found.append(later)
-    return found
+            results = results_behind(view.originals, row)
+            yield view.finding("tool-calls-not-json", (row,), measured, results)

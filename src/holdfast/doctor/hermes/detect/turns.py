@@ -1,9 +1,8 @@
 """Signs in the exchange of questions and answers."""
 
 import math
-from collections.abc import Iterator
 
-from holdfast.doctor.finding import Finding
+from holdfast.doctor.finding import Finding, Findings
 from holdfast.doctor.hermes.case import View, has_calls, shown
 from holdfast.importers.hermes.records import (
     HermesDelivery,
@@ -21,7 +20,7 @@ DOUBLE_S = 0.1
 SPEAKERS = ("user", "assistant", "tool")
 
 
-def unanswered(view: View) -> Iterator[Finding]:
+def unanswered(view: View) -> Findings:
     """Questions without an answer: alone, glued to the next, stored twice, answered crosswise or
     only in the ledger.
     """
@@ -47,7 +46,7 @@ def unanswered(view: View) -> Iterator[Finding]:
                 yield from _pair(view, row, following)
 
 
-def _pair(view: View, row: HermesRow, following: HermesRow) -> Iterator[Finding]:
+def _pair(view: View, row: HermesRow, following: HermesRow) -> Findings:
     old, new = words(row), words(following)
     if _is_double(row, following):
         apart = abs(following.timestamp - row.timestamp)
@@ -63,9 +62,7 @@ def _pair(view: View, row: HermesRow, following: HermesRow) -> Iterator[Finding]
         yield from _lonely(view, row, following)
 
 
-def _lonely(
-    view: View, row: HermesRow, following: HermesRow | None
-) -> Iterator[Finding]:
+def _lonely(view: View, row: HermesRow, following: HermesRow | None) -> Findings:
     sent = _sent(view, row, following)
     lost = [delivery for delivery in sent if delivery in view.case.unstored]
     if lost:
@@ -97,7 +94,7 @@ def _sent(
     ]
 
 
-def interleaved(view: View) -> Iterator[Finding]:
+def interleaved(view: View) -> Findings:
     """As many finished answers in a row as there were questions in a row, and more than one."""
     spoken = view.spoken
     index = 0
@@ -151,7 +148,7 @@ def _is_merged(row: HermesRow, following: HermesRow) -> bool:
     return bool(old) and words(following).startswith(f"{old}\n\n")
 
 
-def partial(view: View) -> Iterator[Finding]:
+def partial(view: View) -> Findings:
     """Answers that nothing says were finished."""
     # Versions of Hermes that never stored a finish_reason leave all answers without one.
     if not view.case.has_stops:
@@ -186,7 +183,7 @@ def _is_open_ended(row: HermesRow) -> bool:
     return bool(text) and not text.startswith(STOPPED_START)
 
 
-def cut(view: View) -> Iterator[Finding]:
+def cut(view: View) -> Findings:
     """One answer in two rows, with the program's own request to go on between them."""
     rows = [row for row in view.originals if row.role in SPEAKERS and not row.observed]
     for first, middle, second in zip(rows, rows[1:], rows[2:], strict=False):
@@ -204,14 +201,14 @@ def cut(view: View) -> Iterator[Finding]:
             yield view.finding("split-by-stream-cut", (first, middle, second), measured)
 
 
-def harness(view: View) -> Iterator[Finding]:
+def harness(view: View) -> Findings:
     """The program's review of the session, stored as a turn of it."""
     for turn in view.harness:
         measured = f"Row {turn[0].name} begins with {shown(words(turn[0]))}."
         yield view.finding("review-harness-turn", turn, measured)
 
 
-def without_history(view: View) -> Iterator[Finding]:
+def without_history(view: View) -> Findings:
     """More than one mark of a first turn."""
     marks = [
         index for index, row in enumerate(view.originals) if row.role == "session_meta"

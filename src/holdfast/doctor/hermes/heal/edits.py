@@ -8,7 +8,7 @@ together with them, so that they still are copies afterwards.
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change, Finding
 from holdfast.doctor.hermes.case import HermesCase, View
@@ -66,8 +66,8 @@ class Edits:
                 # Hermes sends api_content to the model instead of content where a row has both.
                 rest = dict(now.rest)
                 del rest["api_content"]
-                now = msgspec.structs.replace(now, rest=rest)
-            self._replaced[twin.id] = msgspec.structs.replace(
+                now = replace(now, rest=rest)
+            self._replaced[twin.id] = replace(
                 now, labels=now.labels | (labels or {}), **fields
             )
 
@@ -84,8 +84,8 @@ class Edits:
 
     def fold(self, finding: Finding, row: HermesRow, into: HermesRow) -> None:
         """Hides a row that says nothing which another does not."""
-        labels = {"healed": finding.rule.name, FOLDED: into.name}
-        self.replace(row, labels=labels, active=0, compacted=0)
+        labels: dict[str, Any] = {FOLDED: into.name}
+        self.hide(finding, row, **labels)
 
     def put_after(
         self, finding: Finding, row: HermesRow, what: str, *, label: str, **fields: Any
@@ -98,9 +98,7 @@ class Edits:
                 label,
                 {"timestamp": twin.timestamp} | fields,
             )
-            made = msgspec.structs.replace(
-                made, active=twin.active, compacted=twin.compacted
-            )
+            made = replace(made, active=twin.active, compacted=twin.compacted)
             self._after.setdefault(twin.id, []).append(made)
 
     def append(self, finding: Finding, what: str, *, label: str, **fields: Any) -> None:
@@ -124,12 +122,12 @@ class Edits:
         rows.extend(self._appended)
         session = self.session
         if session.message_count is not None:
+            # The counter may have been wrong before; it stays wrong by as much.
             more = _live(rows) - _live(self.view.case.rows)
-            session = msgspec.structs.replace(
-                session, message_count=max(0, session.message_count + more)
-            )
+            count = max(0, session.message_count + more)
+            session = replace(session, message_count=count)
         locks = self.view.case.locks if self.has_locks else ()
-        return msgspec.structs.replace(
+        return replace(
             self.view.case, rows=rows, session=session, known=self.known, locks=locks
         )
 

@@ -5,6 +5,7 @@ wrong session.
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
 from holdfast.doctor.hermes.case import HermesCase, look, shown
@@ -44,15 +45,11 @@ def heal_lineage(kin: LineageChanges, case: HermesCase) -> None:
             and following.parent is None
             and following.started_at >= (session.ended_at or 0)
         ):
-            child = msgspec.structs.replace(
-                kin.sessions[following.id], parent=session.id
-            )
+            child = replace(kin.sessions[following.id], parent=session.id)
             kin.sessions[child.id] = child
             after = f"continued by {child.id}"
         else:
-            kin.sessions[session.id] = msgspec.structs.replace(
-                session, ended_at=None, end_reason=None
-            )
+            kin.sessions[session.id] = replace(session, ended_at=None, end_reason=None)
             after = "opened again"
         _note_change(kin, Change(finding.rule.name, session.id, place, before, after))
 
@@ -62,17 +59,13 @@ def heal_places(kin: LineageChanges, case: HermesCase) -> None:
     for finding in written_after_end(look(case)):
         source, target = case.session.id, str(finding.data)
         kin.gone.setdefault(source, set()).update(row.id for row in finding.rows)
-        moved = tuple(
-            msgspec.structs.replace(row, session=target) for row in finding.rows
-        )
+        moved = tuple(replace(row, session=target) for row in finding.rows)
         kin.come.setdefault(target, []).append(moved)
         for session, more in ((source, -len(moved)), (target, len(moved))):
             known = kin.sessions[session]
             if known.message_count is not None:
                 count = max(0, known.message_count + more)
-                kin.sessions[session] = msgspec.structs.replace(
-                    known, message_count=count
-                )
+                kin.sessions[session] = replace(known, message_count=count)
         row = finding.rows[0]
         before, after = (
             f"{shown(words(row))} in {source}",

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.hermes.case import shown
+from holdfast.doctor.hermes.case import results_behind, shown
 from holdfast.doctor.hermes.heal.edits import Edits
 from holdfast.importers.hermes.convert import FOLDED, WAS
 from holdfast.importers.hermes.records import (
@@ -101,16 +101,13 @@ def tool_call_without_result(edits: Edits, finding: Finding) -> None:
 
 def _add_results(edits: Edits, row: HermesRow, finding: Finding) -> None:
     """A result for each call that has none, behind the results that are stored."""
-    originals = edits.view.originals
-    place = next(place for place, other in enumerate(originals) if other.id == row.id)
-    while place + 1 < len(originals) and originals[place + 1].role == "tool":
-        place += 1
+    last = [row, *results_behind(edits.view.originals, row)][-1]
     for call in finding.data:
         function = call.get("function")
         name = function.get("name") if isinstance(function, dict) else None
         edits.put_after(
             finding,
-            originals[place],
+            last,
             f"result-of-{call_ids(call)[0]}",
             label="synthetic",
             role="tool",
@@ -273,7 +270,7 @@ def _answer_fields(answer: HermesDelivery) -> dict[str, Any]:
 
 def message_count_drift(edits: Edits, finding: Finding) -> None:
     before = f"message_count {edits.session.message_count}"
-    edits.session = msgspec.structs.replace(edits.session, message_count=finding.data)
+    edits.session = replace(edits.session, message_count=finding.data)
     edits.note_change(finding, before, f"message_count {finding.data}")
 
 

@@ -2,11 +2,11 @@
 a healed parent.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from holdfast.doctor.finding import Change
-from holdfast.doctor.hermes.case import HermesCase
-from holdfast.doctor.hermes.case_builder import CaseBuilder
+from holdfast.doctor.hermes.case import HermesCase, Rows
+from holdfast.doctor.hermes.case_builder import CaseBuilder, stored_cases
 from holdfast.doctor.hermes.heal.lineage import AFTER_END, NO_CHILD, between
 from holdfast.doctor.hermes.heal.session import heal
 from holdfast.doctor.hermes.rules import RULE
@@ -16,7 +16,7 @@ from holdfast.importers.foreign_session import ForeignSession
 from holdfast.importers.hermes.database import HermesStore
 from holdfast.importers.hermes.lineage import in_order
 from holdfast.importers.hermes.reader import HermesSessions
-from holdfast.importers.hermes.records import CompactionLock, HermesRow
+from holdfast.importers.hermes.records import CompactionLock
 
 _REMEMBERED = 4
 
@@ -27,15 +27,9 @@ class HealedHermes:
     def __init__(self, store: HermesStore, accepts: Accepts) -> None:
         self._store = store
         self._accepts = accepts
-        raw = CaseBuilder(
-            store,
-            store.sessions,
-            rows=store.rows,
-            before=HermesSessions(store, store.iterate).before,
-        )
         self._kin = between(
             store.sessions,
-            raw.case,
+            stored_cases(store).case,
             lineage=accepts(RULE[NO_CHILD]),
             places=accepts(RULE[AFTER_END]),
         )
@@ -52,11 +46,9 @@ class HealedHermes:
             yield self._sessions.session(self._case(session.id).session)
 
     def changes(self) -> list[Change]:
-        found = [
-            change
-            for session in in_order(self._kin.sessions)
-            for change in self._changes.get(session.id, ())
-        ]
+        found: list[Change] = []
+        for session in in_order(self._kin.sessions):
+            found += self._changes.get(session.id, ())
         return [*found, *self._changes.get("", ())]
 
     def write(self, out: str) -> None:
@@ -74,17 +66,16 @@ class HealedHermes:
 
     def _case(self, session: str) -> HermesCase:
         if session not in self._cases:
-            case, changes = heal(
-                self._builder.case(self._kin.sessions[session]), self._accepts
-            )
+            raw = self._builder.case(self._kin.sessions[session])
+            case, changes = heal(raw, self._accepts)
             self._changes[session] = [*self._kin.changes.get(session, ()), *changes]
             while len(self._cases) >= _REMEMBERED:
                 self._cases.pop(next(iter(self._cases)))
             self._cases[session] = case
         return self._cases[session]
 
-    def _rows(self, session: str) -> Sequence[HermesRow]:
+    def _rows(self, session: str) -> Rows:
         return self._case(session).rows
 
-    def _moved(self, session: str) -> Sequence[HermesRow]:
+    def _moved(self, session: str) -> Rows:
         return self._kin.rows(session, self._store.rows(session))
