@@ -179,6 +179,21 @@ def test_damage_is_named_and_healed(
     assert kept >= sum(bool(text) for texts in before.values() for text in texts) - 12
 
 
+def test_a_note_that_names_a_message_which_is_not_there_is_told(tmp_path: Path) -> None:
+    """I-1: the start of a turn names the message that it takes."""
+    path = tmp_path / "agent.db"
+    with holdfast.open(path, durability="process") as store:
+        with store.session("k").turn("Is the berth free?") as turn:
+            turn.say("It is.")
+        asked = next(iter(store.session("k").transcript()))
+    tamper(path, f"UPDATE entry SET id = randomblob(16) WHERE id = x'{asked.id}'")
+    [(kind, where)] = detect.stores_at(str(path))
+    [found] = exam.examine(kind, where).findings
+    assert found.rule.name == "holdfast/names-no-message"
+    assert found.measured == f"Here it names message {asked.id}, which is not there."
+    assert found.policy == "report"
+
+
 def test_healing_twice_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
     tamper(path, "DELETE FROM entry WHERE session = 1 AND seq IN (5, 9)")
     digests = []

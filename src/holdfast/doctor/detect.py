@@ -28,18 +28,15 @@ def stores_at(path: str) -> list[tuple[str, str]]:
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
     """What a path is; None when nobody knows."""
-    return (
-        OWN
-        if module_of(OWN, "subject").recognises(Path(path))
-        else foreign.kind_of(path)
-    )
+    if module_of(OWN, "subject").recognises(Path(path)):
+        return OWN
+    return foreign.kind_of(path)
 
 
 def open_subject(kind: str, path: str) -> Subject:
     """The store at this path, in the doctor's hands."""
-    subject: Subject = getattr(module_of(kind, "subject"), SUBJECTS[kind][1])(
-        Path(path)
-    )
+    subject_type = getattr(module_of(kind, "subject"), SUBJECTS[kind][1])
+    subject: Subject = subject_type(Path(path))
     return subject
 
 

@@ -41,15 +41,8 @@ class Report(msgspec.Struct):
 
     def as_json(self) -> dict[str, Any]:
         """For programs: these fields, in this order."""
-        return {
-            "kind": self.kind,
-            "path": self.path,
-            "live": self.live,
-            "sessions": self.sessions,
-            "messages": self.messages,
-            "findings": [finding.as_json() for finding in self.findings],
-            "not_examined": self.not_examined,
-        }
+        findings = [finding.as_json() for finding in self.findings]
+        return msgspec.structs.asdict(self) | {"findings": findings}
 
 
 def examine(
@@ -66,8 +59,8 @@ def examine(
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
         damage = damage_at(path) if os.path.isfile(path) else None
-        rule = _rule(OWN, "not-a-store" if damage is None else "unreadable-store")
-        _add(report, Finding(rule, "", path, damage or _what_is_at(path)), only)
+        name = "not-a-store" if damage is None else "unreadable-store"
+        _add(report, _of_the_store(OWN, name, path, damage or _what_is_at(path)), only)
         return report
     try:
         report.live = is_live(*parts_of(kind, path))
@@ -75,9 +68,7 @@ def examine(
     except NoRoom:
         raise  # which says nothing of the store
     except (HoldfastError, OSError) as error:
-        _add(
-            report, Finding(_rule(kind, "unreadable-store"), "", path, str(error)), only
-        )
+        _add(report, _of_the_store(kind, "unreadable-store", path, str(error)), only)
         return report
     try:
         for _ in _look(report, subject, only, session):
@@ -85,6 +76,12 @@ def examine(
     finally:
         subject.close()
     return report
+
+
+def _of_the_store(kind: str, name: str, path: str, measured: str) -> Finding:
+    # Of this kind alone: the rules of the others need not be loaded.
+    [rule] = [rule for rule in rules_of(kind) if rule.name == f"{kind}/{name}"]
+    return Finding(rule, "", path, measured)
 
 
 def _what_is_at(path: str) -> str:
@@ -95,11 +92,9 @@ def _what_is_at(path: str) -> str:
             "This is one session, exported: `holdfast import` vets all of it before any of it "
             "is stored."
         )
-    return (
-        "There is no store in this folder."
-        if os.path.isdir(path)
-        else "No reader knows what this is."
-    )
+    if os.path.isdir(path):
+        return "There is no store in this folder."
+    return "No reader knows what this is."
 
 
 def _look(
@@ -120,32 +115,25 @@ def _add(report: Report, finding: Finding, only: Collection[str]) -> None:
     """Puts a finding into the report, if its rule was asked for; that a store can't be read is
     always said.
     """
-    name = finding.rule.name
-    if (
-        only
-        and not _is_hopeless(finding.rule)
-        and not any(fnmatch.fnmatchcase(name, one) for one in only)
-    ):
-        return
-    report.findings.append(finding.without_evidence())
+    if not only or _is_hopeless(finding.rule) or _is_one_of(finding.rule, only):
+        report.findings.append(finding.without_evidence())
 
 
-def _rule(kind: str, name: str) -> Rule:
-    return next(rule for rule in rules_of(kind) if rule.name == f"{kind}/{name}")
+def _is_one_of(rule: Rule, names: Collection[str]) -> bool:
+    return any(fnmatch.fnmatchcase(rule.name, name) for name in names)
 
 
 def _is_hopeless(rule: Rule) -> bool:
-    return rule.name == "holdfast/not-a-store" or rule.name.endswith(
-        "/unreadable-store"
-    )
+    return rule.name.endswith(("/not-a-store", "/unreadable-store"))
 
 
 def accepting(accepted: Collection[str]) -> Accepts:
     """Applies what needs no question, and what was accepted by name."""
-    return lambda rule: (
-        rule.policy in APPLIED
-        or (
-            rule.policy == "ask"
-            and any(fnmatch.fnmatchcase(rule.name, name) for name in accepted)
-        )
-    )
+
+    def accepts(rule: Rule) -> bool:
+        # What can't be healed from the store is not healed by being accepted.
+        if rule.policy == "ask":
+            return _is_one_of(rule, accepted)
+        return rule.policy in APPLIED
+
+    return accepts

@@ -86,39 +86,48 @@ class _Healing:
         """Each entry in its place, or a tombstone; the first one opens the session."""
         by_seq = {entry.seq: entry for entry in self._record.entries}
         ids = {entry.id for entry in self._past}
-        messages = {
-            entry.id.hex()
-            for entry in (*self._past, *by_seq.values())
-            if entry.kind == "message"
-        }
+        messages = set()
+        for entry in (*self._past, *by_seq.values()):
+            if entry.kind == "message":
+                messages.add(entry.id.hex())
         for seq in range(self._state.origin + 1, self._state.head + 1):
-            entry = by_seq.get(seq)
-            if entry is None:
+            place = f"entry {seq}"
+            found = by_seq.get(seq)
+            if found is None:
                 entry = self._lost(seq)
-            elif entry.id in ids:
-                before = f"the id of another, {entry.id.hex()}"
-                self._change("doubled-id", f"entry {seq}", before, "an id of its own")
-                entry = replace(
-                    entry, id=entry_name(self._state.id, f"entry {seq}", entry.at)
-                )
-            elif (
-                entry.kind == "label"
-                and note_of("label", entry.note).message not in messages
-            ):
+            elif found.id in ids:
+                before = f"the id of another, {found.id.hex()}"
+                self._change("doubled-id", place, before, "an id of its own")
+                entry = replace(found, id=self._name(place, found.at))
+            elif found.kind == "label" and _labelled(found) not in messages:
                 before = "a label of no message that is here"
-                self._change("label-of-nothing", f"entry {seq}", before, "a tombstone")
-                entry = self._tombstone(seq, entry.at)
+                entry = self._buried("label-of-nothing", found, before)
+            else:
+                entry = found
             ids.add(entry.id)
             self._entries.append(entry)
+        self._open()
+
+    def _open(self) -> None:
+        """The first entry opens the session, whatever has become of it."""
         first = self._entries[0]
-        if first.kind != "opened" or self._origin != self._state.origin:
-            note = Opened(self._state.key, self._state.epoch)
-            id = first.id
-            if first.kind != "opened":
-                id = entry_name(self._state.id, "opened", first.at)
-            self._entries[0] = Entry(
-                first.seq, "opened", None, id, first.at, noted(note), b""
-            )
+        # One that was rooted is opened by a tombstone of its own past.
+        if first.kind == "opened" and self._origin == self._state.origin:
+            return
+        note = noted(Opened(self._state.key, self._state.epoch))
+        id = first.id
+        if first.kind != "opened":
+            id = self._name("opened", first.at)
+        self._entries[0] = Entry(first.seq, "opened", None, id, first.at, note, b"")
+
+    def _name(self, what: str, at: int) -> bytes:
+        # Derived, not drawn: healing the same store again gives the same bytes.
+        return entry_name(self._state.id, what, at)
+
+    def _buried(self, rule: str, entry: Entry, before: str) -> Entry:
+        """A tombstone in the place of an entry that can be read and must not stand there."""
+        self._change(rule, f"entry {entry.seq}", before, "a tombstone")
+        return self._tombstone(entry.seq, entry.at)
 
     def _lost(self, seq: int) -> Entry:
         why = self._record.lost.get(seq, "there is no such entry")
@@ -129,16 +138,9 @@ class _Healing:
     def _tombstone(self, seq: int, at: int | None = None) -> Entry:
         if at is None:
             at = self._entries[-1].at if self._entries else self._state.opened_at
-        id = entry_name(self._state.id, f"tombstone {seq}", at)
-        return Entry(
-            seq,
-            "message",
-            None,
-            id,
-            at,
-            noted(MessageNote(plain=False, erased=True)),
-            b"",
-        )
+        id = self._name(f"tombstone {seq}", at)
+        note = noted(MessageNote(plain=False, erased=True))
+        return Entry(seq, "message", None, id, at, note, b"")
 
     def settle_turns(self) -> None:
         """Each turn that spoke here has started, and has one end; one that was running has what it
@@ -151,29 +153,20 @@ class _Healing:
             seen = {"turn": started, "end": ended}.get(entry.kind)
             if seen is None:
                 continue
-            if entry.turn in seen or (
-                entry.kind == "end" and entry.turn not in started
-            ):
+            is_stray = entry.kind == "end" and entry.turn not in started
+            if entry.turn in seen or is_stray:
                 what = "start" if entry.kind == "turn" else "end"
                 before = f"a {what} of turn {entry.turn} too many"
-                self._change(
-                    "turn-without-one-end", f"entry {entry.seq}", before, "a tombstone"
-                )
-                self._entries[at] = self._tombstone(entry.seq, entry.at)
+                self._entries[at] = self._buried("turn-without-one-end", entry, before)
             seen.add(entry.turn)
         for turn in sorted(number for number in started - ended if number is not None):
+            place = f"turn {turn}"
+            after = "ended as abandoned"
             if turn != self._state.turn:
-                self._change(
-                    "turn-without-one-end",
-                    f"turn {turn}",
-                    "no end",
-                    "ended as abandoned",
-                )
+                self._change("turn-without-one-end", place, "no end", after)
             elif self._state.ended:
                 before = "running in an ended session"
-                self._change(
-                    "ended-and-running", f"turn {turn}", before, "ended as abandoned"
-                )
+                self._change("ended-and-running", place, before, after)
             self._abandon(turn)
 
     def _start_turns(self) -> None:
@@ -224,19 +217,13 @@ class _Healing:
         said: dict[bytes, str] = {}
         for row in self._record.journal:
             if row.turn == turn and row.message not in known:
-                said[row.message] = said.get(row.message, "") + shown(
-                    d for d in unpack(row.body) if d[0] != "open"
-                )
+                more = shown(delta for delta in unpack(row.body) if delta[0] != "open")
+                said[row.message] = said.get(row.message, "") + more
         for id, text in said.items():
             if text:
                 note = MessageNote(role="assistant", plain=False, partial=True)
-                self._add(
-                    "message",
-                    turn,
-                    id,
-                    noted(note),
-                    freeze({"role": "assistant", "content": text}),
-                )
+                body = freeze({"role": "assistant", "content": text})
+                self._add("message", turn, id, noted(note), body)
         reason = "its end was lost"
         if turn == self._state.turn:
             reason = "it was running when the store was copied"
@@ -260,7 +247,7 @@ class _Healing:
         body: bytes = b"",
     ) -> None:
         last = self._entries[-1]
-        id = id or entry_name(self._state.id, f"{kind} {last.seq + 1}", last.at)
+        id = id or self._name(f"{kind} {last.seq + 1}", last.at)
         self._entries.append(Entry(last.seq + 1, kind, turn, id, last.at, note, body))
 
     def result(self) -> Healthy:
@@ -310,9 +297,8 @@ class _Healing:
         )
 
     def _is_compaction(self, seq: int) -> bool:
-        return any(
-            entry.seq == seq and entry.kind == "compaction" for entry in self._entries
-        )
+        kinds = {entry.seq: entry.kind for entry in self._entries}
+        return kinds.get(seq) == "compaction"
 
     def _waiting(self) -> Iterator[Waiting]:
         inbox = Inbox()
@@ -342,6 +328,11 @@ class _Healing:
         self._changes.append(
             Change(f"holdfast/{rule}", self._state.id, place, before[:SHORT], after)
         )
+
+
+def _labelled(entry: Entry) -> str:
+    message: str = note_of("label", entry.note).message
+    return message
 
 
 def drafts_of(entries: list[Entry]) -> tuple[Draft, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.log.fold import Log
+from holdfast.domain.log.references import References
 
 Broken = Iterator[tuple[int, str]]
 
@@ -100,6 +101,14 @@ def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
                 yield entry.seq, f"call {place} was denied, and is started"
 
 
+def notes_name_messages(entries: Sequence[Entry]) -> Broken:
+    """What a note names was there before it (I-1). That a label names nothing is a law of its own."""
+    labels = {entry.seq for entry in entries if entry.kind == "label"}
+    references = References()
+    references.add(entries, unreadable=labels)
+    return references.told()
+
+
 def _asked(asked: bool) -> str:
     return "asked for" if asked else "never asked for"
 
@@ -117,3 +126,7 @@ LAWS = (
     ("call-decided-twice", "I-22", calls_are_decided_once),
 )
 """Each law, with the rule that is broken where it does not hold, and its invariant."""
+
+# Not among the laws that the test kit asks: a healed copy has tombstones, which have ids of their
+# own, in the place of messages that its notes still name.
+REFERENCES = ("names-no-message", "I-1", notes_name_messages)

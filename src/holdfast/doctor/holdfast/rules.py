@@ -194,6 +194,15 @@ RULES: tuple[Rule, ...] = (
         "warning",
     ),
     _rule(
+        "names-no-message",
+        "report",
+        f"{DEFECT} Or the store is a healed copy, and the message was lost before.",
+        "I-1",
+        "The start of turn 4 takes a message that is not in the log.",
+        "Nothing else is lost with it; restore the message from a backup.",
+        "warning",
+    ),
+    _rule(
         "words-after-the-end",
         "report",
         DEFECT,

@@ -2,21 +2,22 @@
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from holdfast.doctor.finding import Change, Finding
-from holdfast.doctor.holdfast.laws import LAWS
+from holdfast.doctor.holdfast.laws import LAWS, REFERENCES
 from holdfast.doctor.holdfast.records import HoldfastRecords, SessionRecord, recognises
 from holdfast.doctor.holdfast.rules import RULE, RULES
 from holdfast.doctor.holdfast.write import write_store
-from holdfast.doctor.subject import Accepts, Examined
+from holdfast.doctor.subject import Accepts, Examined, Subject
 from holdfast.engine.store_info import Problem
 from holdfast.importers.foreign_session import ForeignSession
 
 __all__ = ["HoldfastSubject", "recognises"]
 
 
-class HoldfastSubject:
+class HoldfastSubject(Subject):
     """One of our own stores."""
 
     kind = "holdfast"
@@ -40,11 +41,7 @@ class HoldfastSubject:
                     state.id, messages, (*found, *_broken_laws(record, found))
                 )
         if session is None:
-            rest = [
-                _finding(problem)
-                for problems in of_session.values()
-                for problem in problems
-            ]
+            rest = map(_finding, chain.from_iterable(of_session.values()))
             damaged = RULE["holdfast/damaged-page"]
             lost = [
                 Finding(damaged, "", one.place, f"{one.problem}.")
@@ -63,9 +60,6 @@ class HoldfastSubject:
 
     def healed(self, accepts: Accepts) -> "HoldfastHealed":
         return HoldfastHealed(self._records, list(self._rights()))
-
-    def not_examined(self) -> dict[str, int]:
-        return {}
 
     def close(self) -> None:
         self._records.close()
@@ -111,7 +105,7 @@ def _broken_laws(
     if record.lost or found:
         return
     entries = [*record.past, *record.entries]
-    for rule, _, law in LAWS:
+    for rule, _, law in (*LAWS, REFERENCES):
         for seq, sentence in law(entries):
             if seq > record.state.origin:
                 place = f"session {record.state.id}, entry {seq}"

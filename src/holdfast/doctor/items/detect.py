@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -70,12 +70,10 @@ def _gist(item: Item) -> bytes:
     """What an item says. The same id alone makes no repetition: some models give all their messages
     one.
     """
-    said = (
-        item.line.payload if isinstance(item.line, ForeignMessage) else item.line.text
-    )
-    return hashlib.blake2b(
-        json.dumps(said, sort_keys=True, default=repr).encode(), digest_size=16
-    ).digest()
+    line = item.line
+    said = line.payload if isinstance(line, ForeignMessage) else line.text
+    text = json.dumps(said, sort_keys=True, default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def item_findings(
@@ -94,24 +92,24 @@ def item_findings(
         problem = case.unread[0].problem if case.unread else "there is no session in it"
         measured = f"Nothing in it can be read: {problem}."
         return (Finding(named["unreadable-store"], session, path, measured),)
-    found: list[Finding] = []
+    found = []
+    for rule, place, measured in _signs(case):
+        found.append(Finding(named[rule], session, place, measured))
+    return tuple(found)
+
+
+def _signs(case: ItemCase) -> Iterator[tuple[str, str, str]]:
+    """The rules that are broken, each with a place and what was seen there."""
     for place, calls in case.open_calls.items():
-        measured = f"{', '.join(calls)} has no result."
-        found.append(
-            Finding(named["tool-call-without-result"], session, place, measured)
+        yield (
+            "tool-call-without-result",
+            place,
+            f"{', '.join(calls)} has no result.",
         )
     for place, calls in case.strays.items():
-        measured = f"{', '.join(calls)} is called by no message."
-        found.append(
-            Finding(named["tool-result-without-call"], session, place, measured)
-        )
+        seen = f"{', '.join(calls)} is called by no message."
+        yield "tool-result-without-call", place, seen
     for place, id in case.repeated.items():
-        found.append(
-            Finding(
-                named["repeated-message"], session, place, f"{id} stood here before."
-            )
-        )
+        yield "repeated-message", place, f"{id} stood here before."
     for one in case.unread:
-        measured = f"It is not read: {one.problem}."
-        found.append(Finding(named["unreadable-record"], session, one.place, measured))
-    return tuple(found)
+        yield "unreadable-record", one.place, f"It is not read: {one.problem}."

@@ -13,6 +13,9 @@ from holdfast.importers.foreign_session import HIDDEN, ForeignMessage
 from holdfast.importers.item_store import Item
 from holdfast.importers.reader import UnreadableRecord
 
+SEEN = "shown to the model"
+UNSEEN = "hidden from the model"
+
 
 class ItemHealing:
     """The remedies of some rules on one session. `changes` is complete once the items have been
@@ -31,48 +34,33 @@ class ItemHealing:
     def heal(self, items: Iterable[Item | UnreadableRecord]) -> Iterator[Item]:
         """The items, healed."""
         self.changes.clear()
+        case = self._case
         for item in items:
             if isinstance(item, UnreadableRecord):
-                if self._applies("unreadable-record"):
-                    self._note_change(
-                        "unreadable-record", item.place, _shown(item.raw), "kept aside"
-                    )
+                before = _shown(item.raw)
+                if self._heals("unreadable-record", item.place, before, "kept aside"):
                     yield Item(_kept(item))
                 continue
             place = item.line.place
-            if place in self._case.repeated and self._applies("repeated-message"):
-                self._note_change(
-                    "repeated-message", place, self._case.repeated[place], "left out"
-                )
+            id = case.repeated.get(place)
+            if id and self._heals("repeated-message", place, id, "left out"):
                 continue
-            if place in self._case.strays and self._applies("tool-result-without-call"):
-                self._note_change(
-                    "tool-result-without-call",
-                    place,
-                    "shown to the model",
-                    "hidden from the model",
-                )
-                item = _stray(item, self._case.strays[place])
+            strays = case.strays.get(place)
+            if strays and self._heals("tool-result-without-call", place, SEEN, UNSEEN):
+                item = _stray(item, strays)
             yield item
-            if place in self._case.open_calls and self._applies(
-                "tool-call-without-result"
-            ):
-                for call in self._case.open_calls[place]:
-                    self._note_change(
-                        "tool-call-without-result",
-                        place,
-                        f"{call} has no result",
-                        INTERRUPTED,
-                    )
+            for call in case.open_calls.get(place, ()):
+                before = f"{call} has no result"
+                if self._heals("tool-call-without-result", place, before, INTERRUPTED):
                     yield _answered(item, call)
 
-    def _applies(self, rule: str) -> bool:
-        return f"{self._kind}/{rule}" in self._accepted
-
-    def _note_change(self, rule: str, place: str, before: str, after: str) -> None:
-        self.changes.append(
-            Change(f"{self._kind}/{rule}", self._session, place, before, after)
-        )
+    def _heals(self, rule: str, place: str, before: str, after: str) -> bool:
+        """Whether the remedy of a rule is to be applied; if so, the change is noted."""
+        name = f"{self._kind}/{rule}"
+        if name not in self._accepted:
+            return False
+        self.changes.append(Change(name, self._session, place, before, after))
+        return True
 
 
 def _stray(item: Item, strays: tuple[str, ...]) -> Item:

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from holdfast.doctor.finding import Change, Rule
+from holdfast.doctor.finding import Rule
 from holdfast.doctor.items.detect import ItemCase, item_findings, looked_at
 from holdfast.doctor.items.heal import ItemHealing
 from holdfast.doctor.items.rules import AGENTS, CLAUDE, CODEX
-from holdfast.doctor.subject import Accepts, Examined
+from holdfast.doctor.subject import Accepts, Examined, HealedSessions, Subject
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.agents_sdk.reader import AgentsReader
 from holdfast.importers.claude.reader import ClaudeReader
@@ -38,7 +38,7 @@ class ItemSessions(Protocol):
     def close(self) -> None: ...
 
 
-class ItemSubject:
+class ItemSubject(Subject):
     """A store of one kind, examined session by session. `waits`: a session of it may end on a call
     that nobody runs, because a person is asked first. `holds_many`: there are other sessions beside
     one of which nothing can be read.
@@ -66,9 +66,9 @@ class ItemSubject:
             )
             yield Examined(id, case.messages, found)
         troubles = self.reader.troubles()
-        if session is None and (
-            troubles or (self.holds_many and unread and not messages)
-        ):
+        # One session that can't be read says nothing of the store, unless it holds that one alone.
+        is_lost = self.holds_many and bool(unread) and not messages
+        if session is None and (troubles or is_lost):
             case = ItemCase(messages=messages, unread=troubles or unread)
             yield Examined("", 0, item_findings(self.rules, "", self.path, case))
 
@@ -114,28 +114,23 @@ class AgentsSubject(ItemSubject):
     holds_many = True
 
 
-class HealedItems:
+class HealedItems(HealedSessions):
     """The sessions with remedies applied, each when it is asked for."""
 
     def __init__(self, subject: ItemSubject, accepted: frozenset[str]) -> None:
+        super().__init__()
         self._subject = subject
         self._accepted = accepted
-        self._healings: dict[str, ItemHealing] = {}
 
     def sessions(self) -> Iterator[ForeignSession]:
         for item_session in self._subject.reader.item_sessions():
             id = item_session.session.id
             case = self._subject.case(item_session)
-            self._healings[id] = healing = ItemHealing(
-                self._subject.kind, id, case, self._accepted
-            )
+            healing = ItemHealing(self._subject.kind, id, case, self._accepted)
+            # The same list: it fills while the lines are gone through.
+            self.changed[id] = healing.changes
             lines = ForeignLines(partial(_healed, item_session, healing))
             yield replace(item_session.session, lines=lines)
-
-    def changes(self) -> list[Change]:
-        return [
-            change for healing in self._healings.values() for change in healing.changes
-        ]
 
     def write(self, out: str) -> None:
         problem = f"a healed copy is not written as files of {self._subject.kind}"

@@ -1,6 +1,5 @@
 """All that can be wrong with a session, in the order in which it is looked for."""
 
-
 from holdfast.doctor.finding import Findings
 from holdfast.doctor.hermes.case import Detector, HermesCase, look
 from holdfast.doctor.hermes.detect import session, tools, turns

@@ -2,7 +2,6 @@
 its id over the whole session: some servers start again at call_0 every turn.
 """
 
-
 from holdfast.doctor.finding import Findings
 from holdfast.doctor.hermes.case import View, results_behind, shown
 from holdfast.importers.hermes.records import (
