@@ -10,6 +10,7 @@ from msgspec.structs import replace
 import item_stores as stores
 from holdfast.doctor.detect import open_subject
 from holdfast.doctor.items.detect import item_findings, looked_at
+from holdfast.doctor.items.heal import ItemHealing
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.importers.foreign_session import ForeignMessage
 from holdfast.importers.item_store import Item
@@ -90,7 +91,8 @@ def test_what_was_healed_has_nothing_left_to_heal(patients, program, rule, damag
     [again] = patient.healed(usual).sessions()
     assert list(again.lines) == first
     [item_session] = patient.reader.item_sessions()
-    healing = next(iter(healed._healings.values()))
+    accepted = {each.name for each in patient.rules if usual(each)}
+    healing = ItemHealing(program.kind, "s", patient.case(item_session), accepted)
     assert (
         item_findings(patient.rules, "s", "", looked_at(healing.heal(item_session.items()))) == ()
     )

@@ -9,6 +9,7 @@ from holdfast.doctor.subject import Subject
 from holdfast.importers import detect as foreign
 
 OWN, UNKNOWN = "holdfast", foreign.UNKNOWN
+# Each kind, with its package, and its class there in `subject`.
 SUBJECTS = {
     OWN: ("holdfast", "HoldfastSubject"),
     "hermes": ("hermes", "HermesSubject"),
@@ -18,7 +19,6 @@ SUBJECTS = {
     "codex": ("items", "CodexSubject"),
     "agents": ("items", "AgentsSubject"),
 }
-"""Each kind, with its package, and its class there in `subject`."""
 
 
 def stores_at(path: str) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from holdfast.importers.detect import parts_of
 from holdfast.importers.holdfast_export import is_written_out
 from holdfast.importers.private_copy import NoRoom, is_live
 
+# Policies whose remedies are applied without asking.
 APPLIED = ("auto", "mark")
-"""Policies whose remedies are applied without asking."""
 
 
 class Report(msgspec.Struct):

@@ -83,5 +83,5 @@ class Finding(msgspec.Struct, frozen=True):
         }
 
 
+# What a detector gives.
 Findings = Iterator[Finding]
-"""What a detector gives."""

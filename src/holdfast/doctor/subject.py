@@ -9,8 +9,8 @@ import msgspec
 from holdfast.doctor.finding import Change, Finding, Rule
 from holdfast.importers.foreign_session import ForeignSession
 
+# Whether the remedy of a rule is to be applied.
 Accepts = Callable[[Rule], bool]
-"""Whether the remedy of a rule is to be applied."""
 
 
 class Examined(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ def _is_call(value: Any) -> bool:
 
 
 def _is_output(value: Any) -> bool:
-    # Earlier releases stored the list of contents itself as the value.
+    # The value is the list of contents itself, or an object that has it.
     if isinstance(value, dict):
         value = value.get("content", [])
     return isinstance(value, list)

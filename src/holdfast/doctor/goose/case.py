@@ -9,10 +9,9 @@ from holdfast.doctor.finding import Finding
 from holdfast.doctor.goose.rules import RULE
 from holdfast.importers.goose.records import GooseRow, GooseSession, Paid, shown_to
 
+# How the ids of rows begin that the doctor made: goose keeps ids, and nothing else, of
+# what it does not know.
 MADE = "holdfast_"
-"""How the ids of rows begin that the doctor made: goose keeps ids, and nothing else, of what it
-does not know.
-"""
 CONTEXT = "<turn-context>"
 ROLES = ("user", "assistant")
 Rows = Sequence[GooseRow]
@@ -72,7 +71,7 @@ def words(row: GooseRow) -> str:
 
 def is_context(row: GooseRow) -> bool:
     """Whether goose added this row to a prompt, for the model alone."""
-    # Releases before the flag are known by how the text begins.
+    # Not every row of context has the flag.
     is_flagged = metadata_of(row).get("turnContext") is True
     return is_flagged or words(row).startswith(CONTEXT)
 

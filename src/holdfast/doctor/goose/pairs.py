@@ -29,10 +29,10 @@ class BlockPlace(msgspec.Struct, frozen=True):
 
 
 Places = list[BlockPlace]
+# A block, and whether it is a call.
 CallOrResult = tuple[BlockPlace, bool]
-"""A block, and whether it is a call."""
+# Calls without a result, by their id, in the order in which they were made.
 Waiting = dict[str, Places]
-"""Calls without a result, by their id, in the order in which they were made."""
 
 
 class Pairing(msgspec.Struct):

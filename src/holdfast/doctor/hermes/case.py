@@ -33,8 +33,8 @@ HARNESS_STARTS = (
 
 
 Rows = Sequence[HermesRow]
+# Rows that repeat others, each with the one that it repeats.
 Repeats = list[tuple[HermesRow, HermesRow]]
-"""Rows that repeat others, each with the one that it repeats."""
 
 
 class HermesCase(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ def _repeats(rows: Rows) -> tuple[Repeats, int]:
     first: dict[tuple[float, str], int] = {}
     again = []
     for index, row in enumerate(live):
-        if row.role == "user" and not is_summary(row):
+        if is_question(row):
             earlier = first.setdefault((row.timestamp, words(row)), index)
             if earlier < index - 1:
                 again.append((earlier, index))
@@ -171,6 +171,20 @@ def _harness(rows: Rows) -> Iterator[tuple[HermesRow, ...]]:
             turn.append(row)
     if turn:
         yield tuple(turn)
+
+
+def is_question(row: HermesRow) -> bool:
+    """Whether a user row is no summary; Hermes stores its summaries as the user's."""
+    return row.role == "user" and not is_summary(row)
+
+
+def copies_in(view: View) -> dict[str, list[HermesRow]]:
+    """The copies that compactions made, by the name of the row that they are copies of."""
+    copies: dict[str, list[HermesRow]] = {}
+    for row in view.folded.kept:
+        if row.id in view.folded.copy_of:
+            copies.setdefault(view.folded.copy_of[row.id], []).append(row)
+    return copies
 
 
 def has_calls(row: HermesRow) -> bool:

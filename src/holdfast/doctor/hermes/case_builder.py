@@ -12,8 +12,9 @@ from holdfast.importers.hermes.reader import HermesSessions
 from holdfast.importers.hermes.records import HermesDelivery, HermesSession, words
 
 Deliveries = frozenset[HermesDelivery]
+# An answer is stored about when it is sent; one with other words around it counts only
+# then.
 NEAR_S = 3600.0
-"""An answer is stored about when it is sent; one with other words around it counts only then."""
 
 
 class CaseBuilder:

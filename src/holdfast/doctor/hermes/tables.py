@@ -25,8 +25,8 @@ _REFERENCES = {
     ("messages", "session_id"): "REFERENCES sessions(id)",
     ("session_model_usage", "session_id"): "REFERENCES sessions(id) ON DELETE CASCADE",
 }
+# Ids that are never given out twice.
 _NUMBERED = {("messages", "id")}
-"""Ids that are never given out twice."""
 _INDEXES = {
     "idx_sessions_source": "sessions(source)",
     "idx_sessions_source_id": "sessions(source, id)",

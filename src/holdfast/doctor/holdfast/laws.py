@@ -119,13 +119,13 @@ def _notes(entries: Sequence[Entry], kind: str) -> Iterator[tuple[Entry, Any]]:
     )
 
 
+# Each law, with the rule that is broken where it does not hold, and its invariant.
 LAWS = (
     ("label-of-nothing", "I-13", labels_are_of_messages),
     ("words-after-the-end", "I-7", turns_speak_while_they_run),
     ("covered-twice", "I-11", summaries_cover_once),
     ("call-decided-twice", "I-22", calls_are_decided_once),
 )
-"""Each law, with the rule that is broken where it does not hold, and its invariant."""
 
 # Not among the laws that the test kit asks: a healed copy has tombstones, which have ids of their
 # own, in the place of messages that its notes still name.

@@ -129,7 +129,7 @@ def _lacks_overview(archive: Archive, state: State) -> bool:
 def _promises(archive: Archive) -> bool:
     """Whether the archive says that it has an overview."""
     done, tokens = archive.done.data, archive.meta.data.get("overview_tokens")
-    # Releases differ in the name of the flag; older ones have none, and count tokens instead.
+    # The flag has two names; where neither is there, a count of tokens tells.
     flag = done.get("enable_working_memory", done.get("working_memory_enabled"))
     return flag is True or (flag is None and isinstance(tokens, int) and tokens > 0)
 

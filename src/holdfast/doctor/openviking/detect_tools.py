@@ -13,8 +13,8 @@ from holdfast.importers.openviking.files import MessageLine, SessionFolder
 OPEN = ("pending", "running")
 _SESSION = re.compile(r"/sessions/([^/]+)/")
 
+# A part of a message: its file, the message, and its index there.
 PartPlace = tuple[str, MessageLine, int]
-"""A part of a message: its file, the message, and its index there."""
 
 
 def tool_signs(folder: SessionFolder) -> Findings:

@@ -88,6 +88,7 @@ def _counted(before: SessionFolder, after: SessionFolder) -> SessionFolder:
     return replace(after, meta=SmallFile.saying(after.meta.data | changes))
 
 
+# What is done about each rule; those that are not here can only be reported.
 REMEDIES: dict[str, Remedy] = {
     "openviking/lost-clear": _clear,
     "openviking/append-crash-meta-behind": count_anew,
@@ -103,4 +104,3 @@ REMEDIES: dict[str, Remedy] = {
     "openviking/pending-forever": make_live,
     "openviking/done-without-overview": make_live,
 }
-"""What is done about each rule; those that are not here can only be reported."""

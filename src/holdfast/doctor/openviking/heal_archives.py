@@ -77,7 +77,7 @@ def _without(folder: SessionFolder, archive: Archive) -> SessionFolder:
     archives = folder.archives[:-1]
     meta = folder.meta
     count = meta.data.get("commit_count")
-    # OpenViking gives its next archive the number behind this count.
+    # The counter counts archives, and must not count the one that goes.
     if isinstance(count, int) and count >= archive.number:
         last = archives[-1].number if archives else 0
         meta = SmallFile.saying({**meta.data, "commit_count": last})

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from holdfast.doctor.openviking.case import Records, files, under
 from holdfast.importers.openviking.files import ROOT, Archive, SessionFolder
 
+# A place, what was there before, and what is there now.
 Edit = tuple[str, str, str]
-"""A place, what was there before, and what is there now."""
 Mended = tuple[SessionFolder, list[Edit]]
 
 

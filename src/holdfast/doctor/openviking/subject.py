@@ -16,6 +16,8 @@ from holdfast.importers.openviking.files import SessionFolder
 from holdfast.importers.openviking.reader import OpenVikingReader, session_folders
 from holdfast.importers.private_copy import is_live
 
+# What a crash leaves behind, and what a store in use shows while a message is appended
+# or an archive worked on.
 UNDER_WAY = frozenset(
     {
         "openviking/append-crash-meta-behind",
@@ -25,9 +27,6 @@ UNDER_WAY = frozenset(
         "openviking/torn-lock",
     }
 )
-"""What a crash leaves behind, and what a store in use shows while a message is appended or an
-archive worked on.
-"""
 
 
 class OpenVikingSubject(Subject):

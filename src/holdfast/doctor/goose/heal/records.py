@@ -178,7 +178,7 @@ def _in_time(row: GooseRow, before: Rows, rows: Rows) -> GooseRow:
 
 
 def _in_seconds(created: int) -> int:
-    # Microseconds and nanoseconds have been met as well.
+    # Until it can be seconds, whatever it was counted in.
     while created >= MS_FROM:
         created //= 1000
     return created

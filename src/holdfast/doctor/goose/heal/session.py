@@ -11,8 +11,9 @@ from holdfast.doctor.goose.rules import RULE
 from holdfast.doctor.goose.synthetic_rows import Mended, rule_of, with_rows
 from holdfast.doctor.subject import Accepts
 
+# One remedy may uncover what another heals: a result that was added ends a session on a
+# result.
 ROUNDS_MAX = 8
-"""One remedy may uncover what another heals: a result that was added ends a session on a result."""
 
 # Records first, then order, then what depends on order; what a person has to accept comes before
 # the ends of turns.

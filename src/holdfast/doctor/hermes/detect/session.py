@@ -2,12 +2,14 @@
 ledger.
 """
 
+import math
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from holdfast.doctor.finding import Findings
-from holdfast.doctor.hermes.case import View, shown
+from holdfast.doctor.hermes.case import View, copies_in, is_question, shown
 from holdfast.importers.hermes.records import (
     LIST_TAG,
     HermesRow,
@@ -23,11 +25,7 @@ _SOURCES = ("codex_message_items", "reasoning_details")
 
 def repeated_tail(view: View) -> Findings:
     """Messages with more than one copy; one is what every compaction leaves."""
-    copies: dict[str, list[HermesRow]] = {}
-    for row in view.folded.kept:
-        if row.id in view.folded.copy_of:
-            copies.setdefault(view.folded.copy_of[row.id], []).append(row)
-    for name, rows in copies.items():
+    for name, rows in copies_in(view).items():
         if len(rows) > 1:
             measured = f"{shown(words(rows[0]))} of row {name} is stored {len(rows)} times more."
             yield view.finding("repeated-tail", tuple(rows), measured, name)
@@ -40,44 +38,29 @@ def stored_twice(view: View) -> Findings:
             f"{view.repeated_users} user rows, and {len(view.repeats)} rows with what "
             "follows them, repeat."
         )
-        yield view.finding(
-            "history-stored-twice",
-            tuple(row for row, _ in view.repeats),
-            measured,
-            view.repeats,
-        )
+        rows = tuple(row for row, _ in view.repeats)
+        yield view.finding("history-stored-twice", rows, measured, view.repeats)
 
 
 def written_after_end(view: View) -> Findings:
     """Turns that began in a session which their chat had left."""
     session, route = view.case.session, view.case.route
-    if (
-        session.ended_at is None
-        or route is None
-        or route.id == session.id
-        or route.started_at < session.ended_at
-    ):
+    if session.ended_at is None or route is None or route.id == session.id:
         return
-    late = [
-        row
-        for row in view.spoken
-        if row.role == "user"
-        and not is_summary(row)
-        and row.timestamp > session.ended_at
-    ]
-    for row in late:
-        start = view.originals.index(row)
-        end = start + 1
-        while end < len(view.originals) and view.originals[end].role != "user":
-            end += 1
-        after = row.timestamp - session.ended_at
+    # Where the route began before the end, nobody can tell which of the two was meant.
+    if route.started_at < session.ended_at:
+        return
+    for row in view.spoken:
+        late_s = row.timestamp - session.ended_at
+        if not is_question(row) or late_s <= 0:
+            continue
+        following = view.originals[view.originals.index(row) + 1 :]
+        answer = takewhile(lambda later: later.role != "user", following)
         measured = (
-            f"{shown(words(row))} came {after:.1f} s after the end; its chat was in "
+            f"{shown(words(row))} came {late_s:.1f} s after the end; its chat was in "
             f"{route.id} then."
         )
-        yield view.finding(
-            "written-after-end", tuple(view.originals[start:end]), measured, route.id
-        )
+        yield view.finding("written-after-end", (row, *answer), measured, route.id)
 
 
 def without_child(view: View) -> Findings:
@@ -91,11 +74,14 @@ def without_child(view: View) -> Findings:
 def count_drift(view: View) -> Findings:
     """A counter that the rows don't bear out."""
     count = view.case.session.message_count
-    live = sum(1 for row in view.case.rows if row.active)
-    back = sum(1 for row in view.case.rows if is_taken_back(row))
-    if _is_lost(view) or view.case.torn:
-        return  # rows are missing, and the count may be right
-    if count is not None and not live <= count <= live + back:
+    # Where rows are missing, the count may be right.
+    if count is None or _is_lost(view) or view.case.torn:
+        return
+    rows = view.case.rows
+    live = sum(bool(row.active) for row in rows)
+    back = sum(map(is_taken_back, rows))
+    # Whether rows that were taken back are counted can't be told: either is right.
+    if not live <= count <= live + back:
         measured = (
             f"message_count is {count}, there are {live} live rows and {back} that were "
             "taken back."
@@ -109,13 +95,9 @@ def replaced(view: View) -> Findings:
     """
     for row in view.originals:
         text = row.content or ""
-        if (
-            row.role not in ("user", "assistant")
-            or GONE not in text
-            or text.startswith(LIST_TAG)
-        ):
+        if row.role not in ("user", "assistant") or GONE not in text:
             continue
-        if row.id not in view.case.known:
+        if not text.startswith(LIST_TAG) and row.id not in view.case.known:
             measured = f"{shown(text)} has {text.count(GONE)} replaced characters."
             yield view.finding("replaced-characters", (row,), measured, whole_text(row))
 
@@ -124,13 +106,13 @@ def whole_text(row: HermesRow) -> str | None:
     """The text of a row before characters of it were replaced, from a column that agrees with it
     everywhere else.
     """
-    pieces = re.split(f"({GONE}+)", row.content or "")
-    pattern = "".join(
-        f"[^{GONE}\ud800-\udfff]{{1,{len(piece)}}}"
-        if piece.startswith(GONE)
-        else re.escape(piece)
-        for piece in pieces
-    )
+    pattern = ""
+    for piece in re.split(f"({GONE}+)", row.content or ""):
+        if piece.startswith(GONE):
+            # A character of several bytes can have become a mark for each of them.
+            pattern += f"[^{GONE}\ud800-\udfff]{{1,{len(piece)}}}"
+        else:
+            pattern += re.escape(piece)
     for column in _SOURCES:
         for text in _texts(row.rest.get(column)):
             if re.fullmatch(pattern, text, re.DOTALL):
@@ -151,41 +133,36 @@ def _texts(column: Any) -> Iterator[str]:
         elif isinstance(value, dict):
             waiting.extend(value.values())
         elif isinstance(value, list):
-            joined = [
-                item["text"]
-                for item in value
-                if isinstance(item, dict) and isinstance(item.get("text"), str)
-            ]
-            yield "".join(joined)
+            objects = [item for item in value if isinstance(item, dict)]
+            texts = [item.get("text") for item in objects]
+            yield "".join(text for text in texts if isinstance(text, str))
             waiting.extend(value)
 
 
 def lost_turn(view: View) -> Findings:
     """A session that cost something and has nothing to show for it."""
     case = view.case
+    session = case.session
     if not _is_lost(view):
         return
-    until = case.following.started_at if case.following is not None else float("inf")
-    sent = [
-        item
-        for item in case.deliveries
-        if case.session.started_at <= item.created_at < until
-    ]
+    # What went to the chat after its next session began was that one's.
+    until = math.inf if case.following is None else case.following.started_at
+    sent = []
+    for delivery in case.deliveries:
+        if session.started_at <= delivery.created_at < until:
+            sent.append(delivery)
     measured = (
-        f"No rows, after {case.session.api_calls} model calls and {case.session.output_tokens} "
-        "tokens; "
-        f"the ledger has {len(sent)} answers."
+        f"No rows, after {session.api_calls} model calls and {session.output_tokens} "
+        f"tokens; the ledger has {len(sent)} answers."
     )
     yield view.finding("lost-turn", (), measured, sent)
 
 
 def _is_lost(view: View) -> bool:
     case = view.case
-    return (
-        not case.rows
-        and not case.torn
-        and (case.session.api_calls > 0 or case.session.output_tokens > 0)
-    )
+    if case.rows or case.torn:
+        return False
+    return case.session.api_calls > 0 or case.session.output_tokens > 0
 
 
 def stale_lock(view: View) -> Findings:
@@ -201,11 +178,11 @@ def stale_lock(view: View) -> Findings:
 
 def without_source(view: View) -> Findings:
     """A summary of what is nowhere."""
-    if (
-        view.case.has_parent
-        or view.case.torn
-        or any(row.compacted and not row.active for row in view.case.rows)
-    ):
+    case = view.case
+    if case.has_parent or case.torn:
+        return
+    # An archived row is what a compaction leaves in place.
+    if any(row.compacted and not row.active for row in case.rows):
         return
     for row in view.originals:
         if is_summary(row) and row.active:

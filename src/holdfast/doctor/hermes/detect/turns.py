@@ -1,9 +1,10 @@
 """Signs in the exchange of questions and answers."""
 
 import math
+from itertools import zip_longest
 
 from holdfast.doctor.finding import Finding, Findings
-from holdfast.doctor.hermes.case import View, has_calls, shown
+from holdfast.doctor.hermes.case import View, has_calls, is_question, shown
 from holdfast.importers.hermes.records import (
     HermesDelivery,
     HermesRow,
@@ -29,21 +30,19 @@ def unanswered(view: View) -> Findings:
     for finding in interleaved(view):
         for row in finding.rows:
             crossed[row.id] = finding
-    for index, row in enumerate(spoken):
-        if row.role != "user" or is_summary(row):
+    for row, following in zip_longest(spoken, spoken[1:]):
+        # What can't be read may have been the answer.
+        if not is_question(row) or view.case.is_torn(row, following):
             continue
-        following = spoken[index + 1] if index + 1 < len(spoken) else None
         if following is None:
-            if view.case.is_over and not view.case.is_torn(row, None):
+            # The last question of a session that goes on may be answered yet.
+            if view.case.is_over:
                 yield from _lonely(view, row, None)
-        elif view.case.is_torn(row, following):
-            continue
-        elif following.role == "user" and not is_summary(following):
-            if row.id in crossed:
-                if crossed[row.id].rows[0] is row:
-                    yield crossed[row.id]
-            else:
+        elif is_question(following):
+            if row.id not in crossed:
                 yield from _pair(view, row, following)
+            elif crossed[row.id].rows[0] is row:
+                yield crossed[row.id]
 
 
 def _pair(view: View, row: HermesRow, following: HermesRow) -> Findings:
@@ -89,9 +88,11 @@ def _sent(
         until = following.timestamp
     elif view.case.following is not None:
         until = view.case.following.started_at
-    return [
-        sent for sent in view.case.deliveries if row.timestamp < sent.created_at < until
-    ]
+    found = []
+    for delivery in view.case.deliveries:
+        if row.timestamp < delivery.created_at < until:
+            found.append(delivery)
+    return found
 
 
 def interleaved(view: View) -> Findings:
@@ -101,11 +102,8 @@ def interleaved(view: View) -> Findings:
     while index < len(spoken):
         asked = _run(spoken, index, "user")
         answered = _run(spoken, index + len(asked), "assistant")
-        if (
-            len(asked) > 1
-            and len(asked) == len(answered)
-            and _are_crossed(asked, answered)
-        ):
+        is_even = 1 < len(asked) == len(answered)
+        if is_even and _are_crossed(asked, answered):
             rows = (*asked, *answered)
             names = ", ".join(row.name for row in rows)
             measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
@@ -155,13 +153,12 @@ def partial(view: View) -> Findings:
         return
     said = {row.id for row in view.spoken} | view.folded.copy_of.keys()
     rows = [row for row in view.folded.kept if row.id in said]
-    for index, row in enumerate(rows):
-        if row.id in view.folded.copy_of or not _is_open_ended(row):
+    for last, row, following in zip_longest(rows, rows[1:], rows[2:]):
+        if row is None or row.id in view.folded.copy_of or not _is_open_ended(row):
             continue
-        last = rows[index - 1] if index else None
-        following = rows[index + 1] if index + 1 < len(rows) else None
-        if last is None or view.case.is_torn(last, following):
+        if view.case.is_torn(last, following):
             continue
+        # What is followed by more of its own turn is not its end.
         is_whole_turn = following is None or following.role == "user"
         if last.role in ("user", "tool") and is_whole_turn:
             measured = f"{shown(words(row))} has no finish_reason."
@@ -172,12 +169,9 @@ def _is_open_ended(row: HermesRow) -> bool:
     """Whether a row is an answer in words, and neither a finish_reason nor the words say how it
     ended.
     """
-    if (
-        row.role != "assistant"
-        or row.finish_reason
-        or has_calls(row)
-        or is_summary(row)
-    ):
+    if row.role != "assistant" or row.finish_reason:
+        return False
+    if has_calls(row) or is_summary(row):
         return False
     text = words(row)
     return bool(text) and not text.startswith(STOPPED_START)
@@ -189,11 +183,10 @@ def cut(view: View) -> Findings:
     for first, middle, second in zip(rows, rows[1:], rows[2:], strict=False):
         if middle.role != "user" or not words(middle).startswith(CUT_STARTS):
             continue
-        if (
-            first.role == second.role == "assistant"
-            and first.finish_reason == "length"
-            and not is_summary(second)
-        ):
+        if first.role != "assistant" or second.role != "assistant":
+            continue
+        # Only an answer that was cut for its length goes on in the next row.
+        if first.finish_reason == "length" and not is_summary(second):
             measured = (
                 f"Rows {first.name} and {second.name} are one answer; row {middle.name} is "
                 "not the user's."
@@ -210,16 +203,19 @@ def harness(view: View) -> Findings:
 
 def without_history(view: View) -> Findings:
     """More than one mark of a first turn."""
-    marks = [
-        index for index, row in enumerate(view.originals) if row.role == "session_meta"
-    ]
-    for mark in marks[1:]:
-        start = mark
-        while start and view.originals[start].role != "user":
-            start -= 1
-        turn = [row for row in view.originals[start:mark] if row.role in SPEAKERS]
-        row = view.originals[mark]
-        measured = (
-            f"Row {row.name} marks a first turn, and it is not the session's first."
-        )
-        yield view.finding("session-meta-repeated", (row, *turn), measured)
+    # The turn of a mark is what stands before it, from the last question on.
+    turn: list[HermesRow] = []
+    is_first = True
+    for row in view.originals:
+        if row.role == "user":
+            turn = []
+        if row.role in SPEAKERS:
+            turn.append(row)
+        if row.role != "session_meta":
+            continue
+        if not is_first:
+            measured = (
+                f"Row {row.name} marks a first turn, and it is not the session's first."
+            )
+            yield view.finding("session-meta-repeated", (row, *turn), measured)
+        is_first = False

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change, Finding
-from holdfast.doctor.hermes.case import HermesCase, View
+from holdfast.doctor.hermes.case import HermesCase, View, copies_in
 from holdfast.importers.hermes.convert import FOLDED
 from holdfast.importers.hermes.records import HermesRow, HermesSession
 
@@ -29,17 +29,16 @@ class Edits:
         self._after: dict[int, list[HermesRow]] = {}
         self._appended: list[HermesRow] = []
         self._order: list[list[HermesRow]] = []
+        # Below the ids of the rows that an earlier pass made.
         self._next = min([0, *(row.id for row in view.case.rows)])
-        self._twins: dict[str, list[HermesRow]] = {}
-        for row in view.folded.kept:
-            if row.id in view.folded.copy_of:
-                self._twins.setdefault(view.folded.copy_of[row.id], []).append(row)
+        self._twins = copies_in(view)
 
     def touches(self, rows: Iterable[HermesRow]) -> bool:
         """Whether one of these rows is changed already: what else is wrong with it is seen the next
         time.
         """
-        return any(row.id in self._replaced or row.id in self._after for row in rows)
+        touched = self._replaced.keys() | self._after.keys()
+        return any(row.id in touched for row in rows)
 
     def note_change(
         self, finding: Finding, before: str, after: str, *, at: HermesRow | None = None
@@ -110,6 +109,7 @@ class Edits:
     def reorder(self, rows: list[HermesRow]) -> None:
         """Puts rows into this order, at the places that they have."""
         self._order.append(rows)
+        # As if they were changed: no other remedy of this pass may touch them.
         for row in rows:
             self._replaced.setdefault(row.id, row)
 

@@ -40,6 +40,7 @@ def heal_lineage(kin: LineageChanges, case: HermesCase) -> None:
         session, following = kin.sessions[case.session.id], case.following
         place = f"sessions.id={session.id}"
         before = "ended by a compaction, and not continued"
+        # One that has a parent, or began before the end, is not what came of the compaction.
         if (
             following is not None
             and following.parent is None
