@@ -66,7 +66,8 @@ def examine(
         report.live = is_live(*parts_of(kind, path))
         subject = open_subject(kind, path)
     except NoRoom:
-        raise  # which says nothing of the store
+        # That there is no room for a private copy says nothing of the store.
+        raise
     except (HoldfastError, OSError) as error:
         _add(report, _of_the_store(kind, "unreadable-store", path, str(error)), only)
         return report

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.doctor.exam import Report
+from holdfast.doctor.finding import Finding
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -36,9 +37,10 @@ def totals(
     reports: Sequence[Report], *, changes: int | None = None, left: int | None = None
 ) -> Totals:
     """All of these taken together."""
-    findings = [finding for report in reports for finding in report.findings]
+    findings: list[Finding] = []
     unknown = Counter[str]()
     for report in reports:
+        findings += report.findings
         unknown.update(report.not_examined)
     return Totals(
         stores=len(reports),

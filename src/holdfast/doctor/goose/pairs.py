@@ -65,9 +65,11 @@ def pairing(rows: Rows) -> Pairing:
             calls.remove(later[0])
             found.early.append((later[0], place))
         elif not for_model(rows[place.row]):
+            # A result that the model does not see is in no request that could be refused.
             continue
         elif place.call_id in known:
             found.doubles.append(place)
+        # The row before it that can't be read may hold its call.
         elif not (place.row and _is_doubtful(rows[place.row - 1])):
             found.strays.append(place)
     found.alone = _without_result(rows, waiting)
@@ -89,6 +91,8 @@ def _matched(
     """Pairs what has one visibility, then the rest; calls that are still open, and results that
     found none.
     """
+    # A compaction hides a call together with its result; ids come again, so the other copy of an
+    # id must not take the result first.
     for alike in (True, False):
         waiting: Waiting = defaultdict(list)
         left: Places = []

@@ -32,6 +32,7 @@ def repeated_rows(rows: Rows) -> list[int]:
     met: dict[str, set[str]] = {}
     found = []
     for index, row in enumerate(rows):
+        # Without an id, two rows with the same words may be two messages.
         if row.message_id is None or row.content is None or index in pieces:
             continue
         said = met.setdefault(row.message_id, set())

@@ -126,6 +126,7 @@ class GooseHealed(HealedSessions):
             before = f"{len(case.rows)} messages"
             after = f"the session {session.id}"
             changes.insert(0, Change(rule, session.id, session.place, before, after))
+            # A name of its own comes first; those without a row have none.
             named = {"name": "Recovered session", **session.columns}
             case = replace(case, session=replace(case.session, columns=named))
         self.changed[session.id] = changes

@@ -17,6 +17,7 @@ from holdfast.importers.goose.convert import OWN_NOTES
 from holdfast.importers.goose.records import FLAGS, GooseRow, GooseSession
 
 Mended = tuple[GooseCase, list[Change]]
+# How much of a value a report shows.
 _SHOWN = 160
 
 

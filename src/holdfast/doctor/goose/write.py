@@ -26,8 +26,10 @@ from holdfast.importers.goose.records import (
 )
 from holdfast.importers.jsonl import parsed
 
+# What goose knows; the first of each stands for what it does not.
 _TYPES = ("user", "scheduled", "sub_agent", "hidden", "terminal", "gateway", "acp")
 _MODES = ("auto", "approve", "smart_approve", "chat")
+# The names of the counters in an export, and those of their columns.
 _TOKENS = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
@@ -35,6 +37,7 @@ _TOKENS = {
     "cache_read_input_tokens": "cache_read_tokens",
     "cache_write_input_tokens": "cache_write_tokens",
 }
+# Fields without which goose refuses a model's settings.
 _MODEL = {
     "temperature": None,
     "max_tokens": None,
@@ -138,6 +141,8 @@ def _message(row: GooseRow, session: str) -> Json:
 
 
 def _write(path: Path, case: GooseCase) -> None:
+    # Half of a surrogate pair can't be written as UTF-8, and must not keep the rest from being
+    # written.
     text = json.dumps(export_of(case), ensure_ascii=False, indent=1)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text.encode("utf-8", "replace") + b"\n")

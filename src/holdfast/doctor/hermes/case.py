@@ -26,6 +26,7 @@ from holdfast.importers.hermes.records import (
     words,
 )
 
+# How the prompts begin with which Hermes reviews a session by itself.
 HARNESS_STARTS = (
     "Review the conversation above and update the skill library",
     "Review the conversation above and consider saving to memory",
@@ -166,6 +167,7 @@ def _harness(rows: Rows) -> Iterator[tuple[HermesRow, ...]]:
         if row.role == "user" or is_summary(row):
             if turn:
                 yield tuple(turn)
+            # A summary ends a review as a question does.
             turn = [row] if words(row).startswith(HARNESS_STARTS) else []
         elif turn and row.role in ("assistant", "tool"):
             turn.append(row)

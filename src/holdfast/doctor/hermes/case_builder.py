@@ -36,6 +36,7 @@ class CaseBuilder:
         self._rows = rows
         self._before = before
         self._torn = torn
+        # What is asked for by every session is worked out once for all of them.
         self._routes = {route.key: route.session for route in store.routes}
         self._keyed: dict[str, list[HermesSession]] = {}
         self._continued: set[str] = set()

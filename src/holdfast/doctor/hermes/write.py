@@ -24,7 +24,9 @@ from holdfast.importers.hermes.records import (
 )
 from holdfast.importers.values import JsonObject
 
+# Tables that are written from what was healed; the others are copied row by row.
 _OWN_TABLES = ("sessions", "messages", "compression_locks", "state_meta")
+# What healing may change of a session; all else is written as it was found.
 _SESSION_COLUMNS = {
     "parent_session_id": "parent",
     "ended_at": "ended_at",
@@ -54,6 +56,7 @@ def write_hermes(
         target = apsw.Connection(out)
         try:
             target.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
+            # A copy that is not finished is deleted: it needs no journal on the disk.
             target.execute("PRAGMA journal_mode = MEMORY")
             with target:
                 _HealedStore(store, target).write(cases, drops)
@@ -68,6 +71,7 @@ def write_hermes(
             remedy="Check its disk, or heal into a Holdfast store",
         ) from error
     except BaseException:
+        # Nobody may take half of a store for the whole.
         os.unlink(out)
         raise
 
@@ -134,6 +138,7 @@ class _HealedStore:
             healed = getattr(case.session, field)
             if getattr(known, field) != healed and column in columns:
                 facts[column] = healed
+        # Rows whose session is not there: one is made for them.
         if not known.rowid and case.rows:
             facts["started_at"] = case.rows[0].timestamp
             facts["message_count"] = sum(1 for row in case.rows if row.active)
@@ -159,6 +164,8 @@ class _HealedStore:
                 self._known.append(number)
 
     def _numbered(self, case: HermesCase) -> Iterator[tuple[HermesRow, int]]:
+        # An id is kept as long as ids grow; from the first row that was made or moved on, they are
+        # new.
         last = 0
         for row in case.rows:
             if row.id > last:

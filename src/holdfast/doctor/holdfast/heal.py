@@ -6,6 +6,7 @@ beside the log (inbox, outbox, events, where a load begins) is worked out from t
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -27,8 +28,9 @@ from holdfast.domain.entry import (
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.message import MessageNote, freeze
 from holdfast.domain.origin import entry_name
-from holdfast.engine.protocol import Laid, Waiting
+from holdfast.engine.protocol import Laid, OwedReply, Waiting
 
+# How much of what was there before a report shows.
 SHORT = 200
 
 
@@ -49,6 +51,8 @@ def healed(
     """The session, healed. `ended` ends it though it had not; `rooted` makes it one of its own
     though it was a fork.
     """
+    # In this order: entries get their places before turns are looked for among them, and the
+    # session's end is its last entry.
     work = _Healing(record)
     if rooted:
         work.root()
@@ -173,22 +177,18 @@ class _Healing:
         """A turn whose start was lost began at the last place before its words where
         something was.
         """
-        known = {
-            entry.turn
-            for entry in (*self._past, *self._entries)
-            if entry.kind == "turn"
-        } | {None}
+        known: set[int | None] = {None}
+        for entry in (*self._past, *self._entries):
+            if entry.kind == "turn":
+                known.add(entry.turn)
         spare: int | None = None
         for at, entry in enumerate(self._entries):
-            if (
-                entry.kind == "message"
-                and entry.turn is None
-                and note_of("message", entry.note).erased
-            ):
+            if _is_tombstone(entry):
                 spare = at
             if entry.turn in known:
                 continue
             if spare is None:
+                # Nothing was lost before it: the words stay, and stand outside of all turns.
                 self._entries[at] = replace(entry, turn=None)
                 continue
             lost = self._entries[spare]
@@ -207,12 +207,15 @@ class _Healing:
         """A turn takes what waits, and owes what it is said to owe."""
         inbox = Inbox()
         inbox.add([*self._past, *self._entries[:at]])
-        owed = [debt.reply_to for debt in self._record.debts if debt.turn == turn]
-        return TurnStarted(
-            takes=tuple(inbox.waiting), reply_to=owed[0] if owed else None
-        )
+        reply_to = None
+        for debt in self._record.debts:
+            if debt.turn == turn:
+                reply_to = debt.reply_to
+                break
+        return TurnStarted(takes=tuple(inbox.waiting), reply_to=reply_to)
 
     def _abandon(self, turn: int) -> None:
+        # A journal outlives its message until it is emptied: what is stored is not said again.
         known = {entry.id for entry in self._entries}
         said: dict[bytes, str] = {}
         for row in self._record.journal:
@@ -255,37 +258,19 @@ class _Healing:
 
     def _laid(self) -> Laid:
         state = self._state
-        head = self._entries[-1].seq
-        ends = {entry.turn for entry in self._entries if entry.kind == "end"}
-        turns = [entry.turn or 0 for entry in self._entries if entry.kind == "turn"]
-        outbox = tuple(debt for debt in self._record.debts if debt.turn in ends)
-        self._note_strays(
-            "stray-outbox",
-            len(self._record.debts) - len(outbox),
-            "replies owed by turns that never were",
-        )
+        turns = [entry.turn or 0 for entry in self._of_kind("turn")]
+        outbox = self._owed()
         events = tuple(self._events())
-        named = {(event.name, event.seq) for event in events}
-        strays = {(event.name, event.seq) for event in self._record.events} - named
-        self._note_strays(
-            "stray-events", len(strays), "events of entries that are not there"
-        )
+        strays = {(event.name, event.seq) for event in self._record.events}
+        if strays - {(event.name, event.seq) for event in events}:
+            self._note_strays("stray-events", "events of entries that are not there")
         inbox = tuple(self._waiting())
-        was = [(waiting.seq, waiting.message) for waiting in self._record.inbox]
-        self._note_strays(
-            "stray-inbox",
-            was != [(each.seq, each.message) for each in inbox],
-            "an inbox that its log denies",
-        )
-        base = 0
-        if state.origin < state.base <= head and self._is_compaction(state.base):
-            base = state.base
-        self._note_strays(
-            "lost-base",
-            int(base != state.base),
-            f"a load that begins with entry {state.base}",
-        )
+        was = [(each.seq, each.message) for each in self._record.inbox]
+        if was != [(each.seq, each.message) for each in inbox]:
+            self._note_strays("stray-inbox", "an inbox that its log denies")
+        base = self._base()
         return Laid(
+            # A turn's number is the fence of its time: the next one must be above them all.
             fence=max([state.fence, *turns]),
             active_at=state.active_at,
             base=base,
@@ -296,14 +281,31 @@ class _Healing:
             events=events,
         )
 
-    def _is_compaction(self, seq: int) -> bool:
-        kinds = {entry.seq: entry.kind for entry in self._entries}
-        return kinds.get(seq) == "compaction"
+    def _owed(self) -> tuple[OwedReply, ...]:
+        debts = self._record.debts
+        ended = {entry.turn for entry in self._of_kind("end")}
+        outbox = tuple(debt for debt in debts if debt.turn in ended)
+        if len(outbox) < len(debts):
+            self._note_strays("stray-outbox", "replies owed by turns that never were")
+        return outbox
+
+    def _base(self) -> int:
+        """Where a load begins: a compaction of its own, or else the first entry."""
+        base = self._state.base
+        if base in {entry.seq for entry in self._of_kind("compaction")}:
+            return base
+        if base:
+            self._note_strays("lost-base", f"a load that begins with entry {base}")
+        return 0
+
+    def _of_kind(self, kind: str) -> list[Entry]:
+        return [entry for entry in self._entries if entry.kind == kind]
 
     def _waiting(self) -> Iterator[Waiting]:
+        # Its own entries alone: what waits in the session that it was forked from waits there.
         inbox = Inbox()
-        inbox.add([*self._past, *self._entries] if self._origin == 0 else self._entries)
-        for seq, id in sorted((seq, id) for id, seq in inbox.waiting.items()):
+        inbox.add(self._entries)
+        for id, seq in sorted(inbox.waiting.items(), key=itemgetter(1)):
             yield Waiting(bytes.fromhex(id), None, seq)
 
     def _events(self) -> Iterator[AcceptedEvent]:
@@ -320,14 +322,19 @@ class _Healing:
             if known.name not in named and (known.seq, known.message) in ids:
                 yield known
 
-    def _note_strays(self, rule: str, count: int, what: str) -> None:
-        if count:
-            self._change(rule, "beside the log", what, "worked out from the log again")
+    def _note_strays(self, rule: str, what: str) -> None:
+        self._change(rule, "beside the log", what, "worked out from the log again")
 
     def _change(self, rule: str, place: str, before: str, after: str) -> None:
         self._changes.append(
             Change(f"holdfast/{rule}", self._state.id, place, before[:SHORT], after)
         )
+
+
+def _is_tombstone(entry: Entry) -> bool:
+    if entry.kind != "message" or entry.turn is not None:
+        return False
+    return bool(note_of("message", entry.note).erased)
 
 
 def _labelled(entry: Entry) -> str:

@@ -14,6 +14,8 @@ from holdfast.domain.log.fold import Log
 from holdfast.domain.log.references import References
 
 Broken = Iterator[tuple[int, str]]
+# The message that a call was made in, and its index there.
+CallPlace = tuple[str, int]
 
 
 def labels_are_of_messages(entries: Sequence[Entry]) -> Broken:
@@ -38,10 +40,10 @@ def turns_speak_while_they_run(entries: Sequence[Entry]) -> Broken:
         elif entry.turn in over:
             note = note_of("message", entry.note) if entry.kind == "message" else None
             if note is None or not (note.late or note.partial or note.erased):
-                yield (
-                    entry.seq,
-                    f"it is a {entry.kind}, and came after the end of turn {entry.turn}",
+                sentence = (
+                    f"it is a {entry.kind}, and came after the end of turn {entry.turn}"
                 )
+                yield entry.seq, sentence
         if entry.kind == "end":
             over.add(entry.turn)
 
@@ -67,18 +69,16 @@ def summaries_cover_once(entries: Sequence[Entry]) -> Broken:
     for seen in log.natural:
         times = placed[seen.seq] + covered[seen.seq]
         if times != 1 and seen.id not in hidden:
-            yield (
-                seen.seq,
-                f"this message is shown {placed[seen.seq]} and covered {covered[seen.seq]} times",
-            )
+            shown = f"shown {placed[seen.seq]} and covered {covered[seen.seq]} times"
+            yield seen.seq, f"this message is {shown}"
 
 
 def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
     """I-22."""
     asked = {(note.message, note.index) for _, note in _notes(entries, "ask")}
-    fates: Counter[tuple[str, int]] = Counter()
-    starts: Counter[tuple[str, int]] = Counter()
-    denied: set[tuple[str, int]] = set()
+    fates: Counter[CallPlace] = Counter()
+    starts: Counter[CallPlace] = Counter()
+    denied: set[CallPlace] = set()
     for entry in entries:
         if entry.kind not in ("decision", "call"):
             continue
@@ -86,13 +86,14 @@ def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
         place = (note.message, note.index)
         if entry.kind == "decision":
             fates[place] += 1
-            denied |= set() if note.approved else {place}
+            if not note.approved:
+                denied.add(place)
+            was = "asked for" if place in asked else "never asked for"
             if fates[place] > 1 or place not in asked:
-                yield (
-                    entry.seq,
-                    f"call {place} is decided {fates[place]} times, and was "
-                    f"{_asked(place in asked)}",
+                sentence = (
+                    f"call {place} is decided {fates[place]} times, and was {was}"
                 )
+                yield entry.seq, sentence
         else:
             starts[place] += 1
             if starts[place] > 1:
@@ -109,14 +110,10 @@ def notes_name_messages(entries: Sequence[Entry]) -> Broken:
     return references.told()
 
 
-def _asked(asked: bool) -> str:
-    return "asked for" if asked else "never asked for"
-
-
 def _notes(entries: Sequence[Entry], kind: str) -> Iterator[tuple[Entry, Any]]:
-    return (
-        (entry, note_of(kind, entry.note)) for entry in entries if entry.kind == kind
-    )
+    for entry in entries:
+        if entry.kind == kind:
+            yield entry, note_of(kind, entry.note)
 
 
 # Each law, with the rule that is broken where it does not hold, and its invariant.

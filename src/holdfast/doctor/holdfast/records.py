@@ -59,9 +59,8 @@ class HoldfastRecords:
             self.engine = SqliteEngine(
                 str(self._copy.path), durability="process", tick=lambda: 0.0
             )
-        except (
-            OperatorNeeded
-        ) as error:  # it names the private copy, which is gone when somebody reads this
+        except OperatorNeeded as error:
+            # It names the private copy, which is gone when somebody reads this.
             self._copy.close()
             if error.fields.get("where") != str(self._copy.path):
                 raise
@@ -95,36 +94,38 @@ class HoldfastRecords:
     def record(self, state: SessionState) -> SessionRecord:
         """One session, whole."""
         entries, lost = self._read(state.id, state.origin, state.head)
-        inbox, debts = (
-            _or_none(self.engine.inbox, state.id),
-            _or_none(self.engine.debts, state.id),
-        )
-        events = self._events_of(state.id)
-        journal = (
-            _or_none(self.engine.journal, state.id, limit=1_000_000)
-            if state.turn is not None
-            else []
-        )
+        journal = []
+        # Only a running turn has words that are not in the log.
+        if state.turn is not None:
+            journal = _or_none(self.engine.journal, state.id, limit=1_000_000)
         return SessionRecord(
-            state, entries, self._past(state), lost, inbox, debts, events, journal
+            state,
+            entries,
+            past=self._past(state),
+            lost=lost,
+            inbox=_or_none(self.engine.inbox, state.id),
+            debts=_or_none(self.engine.debts, state.id),
+            events=self._events_of(state.id),
+            journal=journal,
         )
 
     def opened(self, state: SessionState) -> Opened | None:
         """The note of its first entry, if that can be read."""
         page, _ = self._page(state.id, state.origin, 1, bodies=False)
-        whole = [
-            entry for entry in page if entry.kind == "opened" and _wrong(entry) is None
-        ]
-        return note_of("opened", whole[0].note) if whole else None
+        for entry in page:
+            if entry.kind == "opened" and _wrong(entry) is None:
+                opened: Opened = note_of("opened", entry.note)
+                return opened
+        return None
+
+    def parent(self, state: SessionState) -> SessionState | None:
+        """The session that a fork says it shares its past with, if it is there."""
+        opened = self.opened(state) if state.origin else None
+        return None if opened is None else self._states.get(opened.parent or "")
 
     def _past(self, state: SessionState) -> list[Entry]:
         """What a fork shares, from the first entry on; less than that where it is not there."""
-        opened = self.opened(state) if state.origin else None
-        parent = (
-            self._states.get(opened.parent)
-            if opened is not None and opened.parent
-            else None
-        )
+        parent = self.parent(state)
         if parent is None:
             return []
         own, _ = self._read(
@@ -141,7 +142,8 @@ class HoldfastRecords:
             # Never beyond `head`: behind the point where a fork parted, its parent's log is another
             # story.
             page, problem = self._page(session, after, min(PAGE, head - after), bodies)
-            if problem is not None:  # one by one, to see which
+            if problem is not None:
+                # One by one, to see which of them can't be read.
                 page, problem = self._page(session, after, 1, bodies)
             for seq in range(after + 1, page[0].seq if page else after + 2):
                 lost[seq] = problem or "there is no such entry"
@@ -191,8 +193,10 @@ def _missing(page: list[Entry]) -> Iterator[int]:
 def _wrong(entry: Entry) -> str | None:
     """What makes this no entry any more, if anything."""
     try:
-        note_of(entry.kind, entry.note) if entry.note else None
-        thaw(entry.body) if entry.body else None
+        if entry.note:
+            note_of(entry.kind, entry.note)
+        if entry.body:
+            thaw(entry.body)
     except Damaged as error:
         return error.problem
     except (KeyError, ValueError) as error:

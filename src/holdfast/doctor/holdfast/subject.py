@@ -43,20 +43,15 @@ class HoldfastSubject(Subject):
         if session is None:
             rest = map(_finding, chain.from_iterable(of_session.values()))
             damaged = RULE["holdfast/damaged-page"]
-            lost = [
-                Finding(damaged, "", one.place, f"{one.problem}.")
-                for one in self._records.left_out
-            ]
+            lost = []
+            for one in self._records.left_out:
+                lost.append(Finding(damaged, "", one.place, f"{one.problem}."))
             yield Examined("", 0, (*self._rights(), *lost, *rest))
 
     def _rights(self) -> Iterator[Finding]:
         if self._mode & 0o077:
-            yield Finding(
-                RULE["holdfast/open-to-others"],
-                "",
-                self.path,
-                f"Its mode is {self._mode:o}.",
-            )
+            rule = RULE["holdfast/open-to-others"]
+            yield Finding(rule, "", self.path, f"Its mode is {self._mode:o}.")
 
     def healed(self, accepts: Accepts) -> "HoldfastHealed":
         return HoldfastHealed(self._records, list(self._rights()))
@@ -87,13 +82,9 @@ class HoldfastHealed:
 
 
 def _finding(problem: Problem) -> Finding:
-    sentence = problem.problem[:1].upper() + problem.problem[1:]
-    return Finding(
-        RULE[f"holdfast/{problem.rule}"],
-        problem.session or "",
-        problem.place,
-        f"{sentence}.",
-    )
+    rule = RULE[f"holdfast/{problem.rule}"]
+    sentence = f"{problem.problem[:1].upper()}{problem.problem[1:]}."
+    return Finding(rule, problem.session or "", problem.place, sentence)
 
 
 def _broken_laws(
@@ -105,13 +96,11 @@ def _broken_laws(
     if record.lost or found:
         return
     entries = [*record.past, *record.entries]
-    for rule, _, law in (*LAWS, REFERENCES):
+    session = record.state.id
+    for name, _, law in (*LAWS, REFERENCES):
+        rule = RULE[f"holdfast/{name}"]
         for seq, sentence in law(entries):
+            # What its past breaks is told of the session that the past is of.
             if seq > record.state.origin:
-                place = f"session {record.state.id}, entry {seq}"
-                yield Finding(
-                    RULE[f"holdfast/{rule}"],
-                    record.state.id,
-                    place,
-                    f"Here {sentence}.",
-                )
+                place = f"session {session}, entry {seq}"
+                yield Finding(rule, session, place, f"Here {sentence}.")

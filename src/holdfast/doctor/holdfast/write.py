@@ -11,6 +11,7 @@ from holdfast.doctor.holdfast.records import HoldfastRecords, SessionRecord
 from holdfast.engine.protocol import Engine, Laid, Opening, Refused, SessionState, Write
 from holdfast.engine.sqlite.engine import SqliteEngine
 
+# Entries of one commit: a session is as long as it likes, and memory is not.
 PAGE = 500
 
 
@@ -35,15 +36,9 @@ def write_store(records: HoldfastRecords, out: str) -> list[Change]:
         for id in _ordered(places):
             record = records.record(states[id])
             if not record.entries and not record.lost:
-                changes.append(
-                    Change(
-                        "holdfast/no-entries",
-                        id,
-                        f"session {id}",
-                        "no entries",
-                        "left out",
-                    )
-                )
+                rule = "holdfast/no-entries"
+                place = f"session {id}"
+                changes.append(Change(rule, id, place, "no entries", "left out"))
                 continue
             changes += _lay(target, record, places[id])
     finally:
@@ -60,41 +55,36 @@ def _places(
             by_key.setdefault((state.tenant, state.key), []).append(state)
     found = {}
     for state in states.values():
-        line = sorted(
-            by_key.get((state.tenant, state.key or ""), [state]),
-            key=lambda each: (each.epoch, each.id),
-        )
-        line = line if state.key is not None else [state]
+        line = [state]
+        if state.key is not None:
+            line = by_key[state.tenant, state.key]
+            line.sort(key=lambda each: (each.epoch, each.id))
         at = line.index(state)
         before = line[at - 1].id if at else None
-        found[state.id] = Place(
-            at + 1, at == len(line) - 1, _parent(records, state, states), before
-        )
+        is_last = at == len(line) - 1
+        # Epochs are counted again: two sessions of a damaged store can have one.
+        found[state.id] = Place(at + 1, is_last, _parent(records, state), before)
     return found
 
 
-def _parent(
-    records: HoldfastRecords, state: SessionState, states: dict[str, SessionState]
-) -> str | None:
+def _parent(records: HoldfastRecords, state: SessionState) -> str | None:
     """The session that this one shares its past with, if that has all of it."""
-    if not state.origin:
+    parent = records.parent(state)
+    if parent is None or parent.head < state.origin:
         return None
-    opened = records.opened(state)
-    parent = opened.parent if opened is not None else None
-    known = states.get(parent or "")
-    return known.id if known is not None and known.head >= state.origin else None
+    return parent.id
 
 
 def _ordered(places: dict[str, Place]) -> Iterable[str]:
     """Those that others depend on first; a ring of them is broken where it is met."""
-    done: set[str] = set()
+    done: set[str | None] = {None}
     waiting = sorted(places)
     while waiting:
-        ready = [
-            id
-            for id in waiting
-            if {places[id].parent, places[id].before} - {None} <= done
-        ] or waiting[:1]
+        ready = []
+        for id in waiting:
+            if {places[id].parent, places[id].before} <= done:
+                ready.append(id)
+        ready = ready or waiting[:1]
         yield from ready
         done.update(ready)
         waiting = [id for id in waiting if id not in done]
@@ -116,6 +106,7 @@ def _lay(target: Engine, record: SessionRecord, place: Place) -> list[Change]:
         parent=place.parent,
     )
     head = session.origin
+    # Only the last page says how the session stands: to one that has ended nothing is added.
     for at in range(0, len(session.entries), PAGE):
         page = session.entries[at : at + PAGE]
         is_last = at + PAGE >= len(session.entries)

@@ -47,6 +47,7 @@ def looked_at(
             continue
         if item.id:
             met.add(said)
+        # Somebody speaks: a call that waits for its result now is not running any more.
         if item.says:
             passed.update(waiting)
             waiting.clear()

@@ -33,6 +33,7 @@ class ItemHealing:
 
     def heal(self, items: Iterable[Item | UnreadableRecord]) -> Iterator[Item]:
         """The items, healed."""
+        # Lines can be gone through again and again; what is changed is counted once.
         self.changes.clear()
         case = self._case
         for item in items:
@@ -101,11 +102,10 @@ def _result(format: str, payload: dict[str, Any], call: str) -> dict[str, Any]:
         return {"role": "user", "content": [block]}
     if format == "openai.chat":
         return {"role": "tool", "tool_call_id": call, "content": INTERRUPTED}
-    kind = (
-        "custom_tool_call_output"
-        if payload.get("type") == "custom_tool_call"
-        else "function_call_output"
-    )
+    kind = "function_call_output"
+    # A call of the Responses API wants a result of its own kind.
+    if payload.get("type") == "custom_tool_call":
+        kind = "custom_tool_call_output"
     return {"type": kind, "call_id": call, "output": INTERRUPTED}
 
 

@@ -79,6 +79,7 @@ class ItemSubject(Subject):
 
     def case(self, item_session: ItemSession) -> ItemCase:
         """What is wrong with a session."""
+        # A call at the end of a store in use may be running.
         return looked_at(item_session.items(), may_run=self.waits or self.reader.live)
 
     def not_examined(self) -> dict[str, int]:

@@ -29,6 +29,7 @@ from holdfast.importers.openviking.files import (
 )
 
 _LOCK = re.compile(rb".+:\d+:[A-Z]\s*")
+# How long a block is looked for, and at how many of the places where its first words come again.
 REPLAY_MAX = 1000
 REPLAYS_TRIED = 8
 

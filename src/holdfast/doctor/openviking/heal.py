@@ -35,6 +35,7 @@ from holdfast.doctor.openviking.rules import RULES
 from holdfast.importers.openviking.files import ROOT, SessionFolder, SmallFile
 
 Remedy = Callable[[SessionFolder, str], Mended]
+# Every round changes something; remedies that undid each other would go on for ever.
 ROUNDS_MAX = 1000
 
 

@@ -90,6 +90,7 @@ def lost_replies(case: GooseCase) -> list[int]:
     rows = case.rows
     paid = paid_replies(case)
     stored = set()
+    # By id: an answer in pieces was paid for once.
     for row in rows:
         if row.role == "assistant" and metadata_of(row).get("usage"):
             stored.add(row.message_id)

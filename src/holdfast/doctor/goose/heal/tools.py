@@ -68,6 +68,7 @@ def orphan_tool_request(case: GooseCase) -> Edits:
     rows = case.rows
     found = pairing(rows)
     behind: dict[int, int] = {}
+    # Providers want all results of a row's calls before anything else is said.
     for call, result in found.pairs:
         behind[call.row] = max(behind.get(call.row, call.row), result.row)
     open_calls: dict[int, list[str]] = {}
@@ -79,6 +80,7 @@ def orphan_tool_request(case: GooseCase) -> Edits:
         content = [_error(one) for one in ids]
         why = f"results of {','.join(ids)}"
         answer = made(case, rows[index], why, "user", content)
+        # goose reads rows by their time.
         answer = replace(answer, created=rows[at].created)
         before = f"no result for {', '.join(ids)}"
         answered = [*rows[index : at + 1], answer]

@@ -76,6 +76,7 @@ def unfinished_turn(case: GooseCase) -> Edits:
 @edits_rows
 def unanswered_prompt(case: GooseCase) -> Edits:
     for index in unanswered(case):
+        # Behind the context that belongs to the prompt.
         end = index + 1
         while end < len(case.rows) and is_context(case.rows[end]):
             end += 1
@@ -116,6 +117,7 @@ def duplicate_thinking(case: GooseCase) -> Mended:
     for index, signature in doubled_thinking(case.rows):
         row = rows[index]
         out = [place for place, one in signatures(row) if str(one) == signature]
+        # Doubled within one row: the first copy stays.
         if len(out) != 1 and _is_alone(case.rows, index, signature):
             out = out[1:]
         content = row.content or []

@@ -19,7 +19,9 @@ from holdfast.importers.hermes.records import (
     words,
 )
 
+# What stands where a character could not be stored.
 GONE = "\ufffd"
+# Columns in which a provider's own copy of the text may have survived.
 _SOURCES = ("codex_message_items", "reasoning_details")
 
 

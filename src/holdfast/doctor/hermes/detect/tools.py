@@ -18,6 +18,7 @@ Call = tuple[HermesRow, JsonObject]
 
 def unpaired(view: View) -> Findings:
     """Calls without a result, results without a call."""
+    # A call that is stored twice is healed as that, with the results that it lacks.
     doubles: set[int] = set()
     for finding in doubled(view):
         doubles.update(row.id for row in finding.rows)
@@ -39,6 +40,7 @@ def unpaired(view: View) -> Findings:
         else:
             yield from _left_open(view, calls_open.opened, doubles)
             calls_open = _OpenCalls(row)
+    # The last calls may be running, or their results may lie behind a gap.
     opened = calls_open.opened
     if view.case.is_at_rest and opened and not view.case.is_torn(opened[0][0], None):
         yield from _left_open(view, opened, doubles)

@@ -12,11 +12,14 @@ from holdfast.importers.hermes.records import (
     words,
 )
 
+# What Hermes itself asks after an answer that was cut.
 CUT_STARTS = (
     "[System: The previous response was cut off",
     "[System: Your previous response was truncated",
 )
+# An answer that says by itself that it was interrupted.
 STOPPED_START = "Operation interrupted"
+# Two rows of one write are this near to each other; nobody types as fast.
 DOUBLE_S = 0.1
 SPEAKERS = ("user", "assistant", "tool")
 
@@ -57,12 +60,14 @@ def _pair(view: View, row: HermesRow, following: HermesRow) -> Findings:
     elif _is_merged(row, following):
         measured = f"Row {following.name} begins with all of {shown(old)}, which was not answered."
         yield view.finding("merged-user-blob", (row, following), measured)
+    # Words that are somewhere in the next question were not lost with the turn.
     elif old not in new:
         yield from _lonely(view, row, following)
 
 
 def _lonely(view: View, row: HermesRow, following: HermesRow | None) -> Findings:
     sent = _sent(view, row, following)
+    # An answer that was sent and is stored elsewhere is neither lost nor missing here.
     lost = [delivery for delivery in sent if delivery in view.case.unstored]
     if lost:
         measured = (
@@ -108,6 +113,7 @@ def interleaved(view: View) -> Findings:
             names = ", ".join(row.name for row in rows)
             measured = f"{len(asked)} questions and then {len(answered)} answers: rows {names}."
             yield view.finding("interleaved-turns", rows, measured, len(asked))
+        # The answers are passed over one by one: none of them begins a run of questions.
         index += max(1, len(asked))
 
 

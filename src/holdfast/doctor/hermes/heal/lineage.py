@@ -62,6 +62,7 @@ def heal_places(kin: LineageChanges, case: HermesCase) -> None:
         kin.gone.setdefault(source, set()).update(row.id for row in finding.rows)
         moved = tuple(replace(row, session=target) for row in finding.rows)
         kin.come.setdefault(target, []).append(moved)
+        # Counters follow the rows, so that no drift is found that healing has made.
         for session, more in ((source, -len(moved)), (target, len(moved))):
             known = kin.sessions[session]
             if known.message_count is not None:

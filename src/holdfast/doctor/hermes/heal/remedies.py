@@ -48,6 +48,7 @@ def orphan_user(edits: Edits, finding: Finding) -> None:
 
 def merged_user_blob(edits: Edits, finding: Finding) -> None:
     old, new = finding.rows
+    # The old row keeps the words; without an answer it is then found as a question of its own.
     left = words(new)[len(words(old)) :].lstrip()
     edits.heal(finding, new, content=left)
     edits.note_change(finding, shown(words(new)), shown(left), at=new)
@@ -55,6 +56,7 @@ def merged_user_blob(edits: Edits, finding: Finding) -> None:
 
 def partial_unmarked(edits: Edits, finding: Finding) -> None:
     (row,) = finding.rows
+    # The finish_reason says it in a copy for Hermes, the label in a Holdfast store.
     labels = {"healed": finding.rule.name, "incomplete": True}
     edits.replace(row, finish_reason=INTERRUPTED, labels=labels)
     edits.note_change(finding, "finish_reason NULL", f"finish_reason {INTERRUPTED!r}")
@@ -147,6 +149,7 @@ def _ids(row: HermesRow, results: dict[str, str]) -> list[str]:
     named = _CALL_ID.findall(raw)
     plain = _ID.findall(raw)
     # A call of the Responses API has both an id and a call_id; results name one or the other.
+    # Where the results name plain ids, the call_ids are not what they answer.
     if not set(named) & results.keys() and set(plain) & results.keys():
         named, plain = plain, []
     found = [*named, *plain[len(named) :], *results]
@@ -171,6 +174,7 @@ def repeated_tail(edits: Edits, finding: Finding) -> None:
     keep = next((row for row in finding.rows if row.active), finding.rows[0])
     for row in finding.rows:
         if row is not keep:
+            # How it was is noted: the importer looks for copies among the rows as they were.
             was = {FOLDED: finding.data, WAS: (row.active, row.compacted)}
             edits.hide(finding, row, alone=True, **was)
     names = ", ".join(row.name for row in finding.rows)
@@ -194,6 +198,7 @@ def review_harness_turn(edits: Edits, finding: Finding) -> None:
 
 def session_meta_repeated(edits: Edits, finding: Finding) -> None:
     mark, *turn = finding.rows
+    # The words of the turn stay in view; that the model spoke without its history is a label.
     edits.replace(mark, content=NO_HISTORY)
     edits.hide(finding, mark)
     for row in turn:
@@ -243,6 +248,7 @@ def answer_only_in_ledger(edits: Edits, finding: Finding) -> None:
 
 def lost_turn(edits: Edits, finding: Finding) -> None:
     for number, answer in enumerate(finding.data, 1):
+        # An answer without a question is not a history that providers accept.
         edits.append(
             finding,
             f"question-{number}",

@@ -11,6 +11,7 @@ from holdfast.doctor.hermes.heal.edits import Edits
 from holdfast.doctor.hermes.heal.remedies import REMEDIES
 from holdfast.doctor.subject import Accepts
 
+# Every pass changes something; remedies that undid each other would go on for ever.
 PASSES_MAX = 1000
 
 
@@ -38,6 +39,7 @@ def _pass(case: HermesCase, accepts: Accepts) -> Edits:
                 and not edits.touches(finding.rows)
             ):
                 remedy(edits, finding)
+        # What other detectors saw was seen before these changes: they look again.
         if edits.changes:
             break
     return edits

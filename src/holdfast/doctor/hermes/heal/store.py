@@ -18,6 +18,7 @@ from holdfast.importers.hermes.lineage import in_order
 from holdfast.importers.hermes.reader import HermesSessions
 from holdfast.importers.hermes.records import CompactionLock
 
+# A child is healed beside its parent, so a few of those that were healed last are kept.
 _REMEMBERED = 4
 
 
