@@ -107,7 +107,7 @@ def notes_name_messages(entries: Sequence[Entry]) -> Broken:
     labels = {entry.seq for entry in entries if entry.kind == "label"}
     references = References()
     references.add(entries, unreadable=labels)
-    return references.told()
+    return references.dangling()
 
 
 def _notes(entries: Sequence[Entry], kind: str) -> Iterator[tuple[Entry, Any]]:
