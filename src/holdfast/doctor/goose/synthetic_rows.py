@@ -114,6 +114,7 @@ def marked(row: GooseRow, *, for_model: bool | None = None, **notes: Any) -> Goo
     asked.
     """
     noted = metadata_of(row).get(OWN_NOTES)
+    # A store may be healed again: what was noted then still holds.
     if isinstance(noted, dict):
         notes = noted | notes
     metadata = {**_flags(row), **metadata_of(row), OWN_NOTES: notes}

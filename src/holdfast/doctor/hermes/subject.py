@@ -45,6 +45,7 @@ class HermesSubject(Subject):
                 found = [*findings_of(cases.case(one))]
                 found += map(_finding, store.file.problems_of(one.id))
                 yield Examined(one.id, store.size(one.id), tuple(found))
+        # After the sessions: reading them shows which records can't be read.
         of_the_store = tuple(_of_the_store(store, session))
         if session is None or of_the_store:
             yield Examined("", 0, of_the_store)

@@ -77,6 +77,7 @@ class _Healing:
 
     def root(self) -> None:
         """A past that is not there is tombstones of its own."""
+        # The seqs stay: notes name messages by them.
         there = {entry.seq for entry in self._past}
         self._entries = [self._tombstone(seq) for seq in range(1, self._origin + 1)]
         place = f"entries 1 to {self._origin}"
@@ -150,6 +151,7 @@ class _Healing:
         """Each turn that spoke here has started, and has one end; one that was running has what it
         had said.
         """
+        # Starts first: an end counts only for a turn that has started.
         self._start_turns()
         started: set[int | None] = set()
         ended: set[int | None] = set()
@@ -201,6 +203,7 @@ class _Healing:
                 lost, kind="turn", turn=entry.turn, note=note
             )
             known.add(entry.turn)
+            # A tombstone can be the start of one turn only.
             spare = None
 
     def _start(self, at: int, turn: int | None) -> TurnStarted:
@@ -227,6 +230,7 @@ class _Healing:
                 note = MessageNote(role="assistant", plain=False, partial=True)
                 body = freeze({"role": "assistant", "content": text})
                 self._add("message", turn, id, noted(note), body)
+        # A copy is at rest: nobody will ever write the end of what was running in it.
         reason = "its end was lost"
         if turn == self._state.turn:
             reason = "it was running when the store was copied"
@@ -318,6 +322,7 @@ class _Healing:
                 named.add(event.name)
                 yield event
         ids = {(entry.seq, entry.id) for entry in self._entries}
+        # An event whose entry does not name it is known only here.
         for known in self._record.events:
             if known.name not in named and (known.seq, known.message) in ids:
                 yield known

@@ -103,7 +103,7 @@ def calls_are_decided_once(entries: Sequence[Entry]) -> Broken:
 
 
 def notes_name_messages(entries: Sequence[Entry]) -> Broken:
-    """What a note names was there before it (I-1). That a label names nothing is a law of its own."""
+    """What a note names was there before it (I-1). What labels name is a law of its own."""
     labels = {entry.seq for entry in entries if entry.kind == "label"}
     references = References()
     references.add(entries, unreadable=labels)

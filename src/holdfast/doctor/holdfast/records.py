@@ -170,6 +170,7 @@ class HoldfastRecords:
     def _events_of(self, session: str) -> list[AcceptedEvent]:
         if self._events is None:
             self._events, after = {}, b""
+            # Read once for all sessions: events are kept by name, not by session.
             while page := _or_none(self.engine.events, after=after):
                 for event in page:
                     self._events.setdefault(event.session, []).append(event)
@@ -192,6 +193,7 @@ def _missing(page: list[Entry]) -> Iterator[int]:
 
 def _wrong(entry: Entry) -> str | None:
     """What makes this no entry any more, if anything."""
+    # Decoded and thrown away: that it can be is all that is asked.
     try:
         if entry.note:
             note_of(entry.kind, entry.note)

@@ -25,6 +25,7 @@ class HoldfastSubject(Subject):
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
+        # Of the original: a private copy is its owner's alone, whatever it was copied from.
         self._mode = os.stat(path).st_mode & 0o777
         self._records = HoldfastRecords(path)
 
@@ -33,6 +34,7 @@ class HoldfastSubject(Subject):
         for problem in self._records.problems():
             of_session.setdefault(problem.session, []).append(problem)
         for state in self._records.states():
+            # Taken out, asked for or not: what is left is of no session that is there.
             found = tuple(map(_finding, of_session.pop(state.id, [])))
             if session is None or state.id.startswith(session):
                 record = self._records.record(state)

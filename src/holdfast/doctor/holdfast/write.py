@@ -29,6 +29,7 @@ class Place(msgspec.Struct, frozen=True):
 def write_store(records: HoldfastRecords, out: str) -> list[Change]:
     """Lays all sessions down, each after those it depends on; what was changed."""
     changes: list[Change] = []
+    # No clock: the same store gives the same bytes whenever it is healed.
     target = SqliteEngine(out, durability="power", tick=lambda: 0.0)
     try:
         states = {state.id: state for state in records.states()}

@@ -42,6 +42,7 @@ def looked_at(
             continue
         case.messages += 1
         place = item.line.place
+        # A row that was there before says nothing new: neither its calls nor its answers count.
         if item.id and (said := (item.id, _gist(item))) in met:
             case.repeated[place] = item.id
             continue
@@ -88,6 +89,7 @@ def item_findings(
     """What a case shows. `is_all`: there is nothing else in the store, which is unreadable when all
     of this is.
     """
+    # The same rules for each program, under a name of its own.
     named = {rule.name.partition("/")[2]: rule for rule in rules}
     if is_all and not case.messages and (case.unread or not session):
         problem = case.unread[0].problem if case.unread else "there is no session in it"

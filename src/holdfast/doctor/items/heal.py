@@ -50,6 +50,7 @@ class ItemHealing:
             if strays and self._heals("tool-result-without-call", place, SEEN, UNSEEN):
                 item = _stray(item, strays)
             yield item
+            # Next to their call, where providers look for results.
             for call in case.open_calls.get(place, ()):
                 before = f"{call} has no result"
                 if self._heals("tool-call-without-result", place, before, INTERRUPTED):
@@ -110,6 +111,7 @@ def _result(format: str, payload: dict[str, Any], call: str) -> dict[str, Any]:
 
 
 def _kept(trouble: UnreadableRecord) -> ForeignMessage:
+    # From its bytes: healing the same store again gives the same origin.
     digest = hashlib.sha256(trouble.raw).hexdigest()[:16]
     text = trouble.raw.decode("utf-8", "backslashreplace")
     parts = [{"type": "unreadable", "raw": text, "problem": trouble.problem}]

@@ -60,6 +60,7 @@ class ItemSubject(Subject):
         for item_session in self.reader.item_sessions(session):
             case, id = self.case(item_session), item_session.session.id
             messages += case.messages
+            # One is enough to say why nothing can be read.
             unread += case.unread[:1]
             found = item_findings(
                 self.rules, id, self.path, case, is_all=not self.holds_many

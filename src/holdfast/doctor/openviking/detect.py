@@ -67,7 +67,7 @@ def _unread(folder: SessionFolder, place: str, records: Records) -> Findings:
 
 
 def _torn_files(folder: SessionFolder) -> Findings:
-    """Small files beside the messages that say nothing any more, and files that the disk refuses."""
+    """Small files that say nothing any more, and files that the disk refuses."""
     small = [(META, folder.meta)]
     for archive in settled(folder):
         small.append((under(archive, META), archive.meta))

@@ -27,6 +27,7 @@ def stale_ids(folder: SessionFolder) -> dict[str, set[str]]:
     live = ids_of(folder.records)
     stale: dict[str, set[str]] = {}
     for archive, state in states(folder):
+        # A commit that is ready has written its archive, and was to clear the live file next.
         is_ready = state == "pending" and phase_of(archive) == "ready"
         if (state == "done" or is_ready) and not archive.meta.problem:
             stale[archive.name] = moved_by(archive) & live

@@ -45,6 +45,7 @@ def make_live(folder: SessionFolder, rule: str) -> Mended:
         hidden = set(hidden_by(folder, archive))
         count = f"{len(hidden)} messages"
         edits.append((place, f"{count} in {archive.name} only", f"{count} live again"))
+        # What can't be read comes along: it may be one of those that nobody else has.
         back = []
         for record in archive.records or ():
             if record.id in hidden or record.problem:
@@ -70,6 +71,7 @@ def _is_last(folder: SessionFolder, archive: Archive) -> bool:
 def _without(folder: SessionFolder, archive: Archive) -> SessionFolder:
     """The folder without its last archive; files that OpenViking made for it are kept aside."""
     others = []
+    # Beside the session: OpenViking would take the folder for an archive.
     for name, source in folder.others:
         if name.startswith(f"{under(archive)}/"):
             name = f"aside/{name}"

@@ -34,6 +34,7 @@ def keep_aside(folder: SessionFolder, rule: str) -> Mended:
     """Lines that nobody can read leave their file; their bytes are kept. Files that nobody can read
     stay behind.
     """
+    # Two rules share this remedy: what is cut at the end of a file, and what is broken anywhere.
     of_torn = rule == "openviking/torn-tail"
     edits: list[Edit] = []
     if not of_torn:
@@ -66,6 +67,7 @@ def join_duplicates(folder: SessionFolder, rule: str) -> Mended:
             if record.problem:
                 kept.append(record)
                 continue
+            # Within one file: what a commit retained is in its archive and live under one id.
             words = words_of(record)
             before = said.setdefault(record.id, [])
             after = "left out"
@@ -139,6 +141,7 @@ def _with_parts(
     for _, record, index in found:
         indexes.setdefault(record.id, set()).add(index)
 
+    # Every copy: a message that was retained is read from its archive or from the live file.
     def changed(place: str, record: MessageLine) -> MessageLine:
         if record.problem or record.id not in indexes:
             return record

@@ -48,6 +48,8 @@ def rebuild_small_files(folder: SessionFolder, rule: str) -> Mended:
         asides.append((place, file.raw))
         return SmallFile.saying(data)
 
+    # What is made comes from the folder as it was: the files are rebuilt from messages, and never
+    # from each other.
     healed = folder
     for archive in settled(folder):
         meta = _archive_meta(folder, archive)

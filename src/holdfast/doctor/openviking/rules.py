@@ -2,6 +2,7 @@
 
 from holdfast.doctor.finding import Rule
 
+# The order matters: healing applies the first rule that is broken, and looks again.
 LIVE = (
     Rule(
         name="openviking/lost-clear",

@@ -77,6 +77,7 @@ class HealedOpenViking(HealedSessions):
             problem = "there is something at this path already"
             remedy = "Name a path where there is nothing yet"
             raise StoreUnavailable(where=out, problem=problem, remedy=remedy)
+        # A tree of sessions stays a tree: each is written where it lay below the root.
         root = Path(self._subject.path).resolve()
         for folder in self._folders():
             name = Path(folder.place).resolve().relative_to(root)

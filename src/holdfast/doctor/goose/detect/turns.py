@@ -43,6 +43,7 @@ def repeat_signs(case: GooseCase) -> Findings:
 
 def turn_signs(case: GooseCase) -> Findings:
     rows = case.rows
+    # A prompt whose reply was paid for is told as that alone.
     lost = dict.fromkeys(lost_replies(case))
     for index in lost:
         measured = (
@@ -111,6 +112,7 @@ def unanswered(case: GooseCase) -> list[int]:
     """
     rows = case.rows
     prompts = []
+    # What a row says that can't be read, nobody knows: it may be no prompt.
     for index, row in enumerate(rows):
         if is_prompt(row) and not row.problem and not row.content_problem:
             prompts.append(index)

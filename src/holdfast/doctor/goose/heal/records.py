@@ -122,6 +122,7 @@ def millisecond_timestamps(case: GooseCase) -> Mended:
         if is_in_milliseconds(row):
             seconds = _in_seconds(created)
             stored = (instant_of(row.stored_at) or 0) // 1000
+            # Never before the row that it follows.
             if created == clamp and stored >= max(last, seconds):
                 seconds = stored
             clamp = created
@@ -144,6 +145,7 @@ def empty_and_odd_roles(case: GooseCase) -> Edits:
             hidden = marked(row, for_model=False, empty=True)
             yield RowEdit(index, [hidden], short(row.content), HIDDEN)
         else:
+            # goose loads two roles; the third is kept as a note.
             hidden = marked(row, for_model=False, role=row.role)
             hidden = replace(hidden, role="user")
             yield RowEdit(index, [hidden], f"role {row.role}", HIDDEN)
@@ -163,6 +165,7 @@ def _with_flags(row: GooseRow) -> GooseRow:
     if row.raw_metadata:
         for key, value in kept(row.raw_metadata).items():
             notes[f"metadata_{key}"] = value
+    # For readers alone: the flags that are lost may have hidden it from the model.
     row = replace(row, metadata=None, metadata_problem="", raw_metadata=b"")
     return marked(row, for_model=False, metadata_lost=True, **notes)
 

@@ -25,6 +25,7 @@ def unpaired(view: View) -> Findings:
     calls_open = _OpenCalls()
     last: HermesRow | None = None
     for row in view.spoken:
+        # Results may be among the rows that can't be read.
         if last is not None and view.case.is_torn(last, row):
             calls_open.carry()
         last = row
@@ -81,6 +82,7 @@ def _answered(row: HermesRow, opened: list[Call]) -> Call | None:
 
 
 def _left_open(view: View, opened: list[Call], twins: set[int]) -> Findings:
+    # All open calls are of one row: the one that was last spoken.
     if opened and opened[0][0].id not in twins:
         row = opened[0][0]
         missing = [call for _, call in opened]

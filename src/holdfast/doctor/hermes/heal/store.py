@@ -34,6 +34,7 @@ class HealedHermes:
             lineage=accepts(RULE[NO_CHILD]),
             places=accepts(RULE[AFTER_END]),
         )
+        # What lies between sessions comes first: a turn is healed in the session it belongs to.
         sessions = self._kin.sessions
         self._sessions = HermesSessions(store, self._rows, sessions)
         self._builder = CaseBuilder(
