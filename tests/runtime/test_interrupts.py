@@ -278,3 +278,38 @@ def _elsewhere(work):
     other.start()
     other.join(10)
     return other, found
+
+
+class TornTicket:
+    """A commit that was done, and whose caller gets Ctrl-C instead of hearing of it."""
+
+    def __init__(self, ticket):
+        self._ticket = ticket
+
+    @property
+    def done(self):
+        return self._ticket.done
+
+    def result(self):
+        self._ticket.result()
+        raise KeyboardInterrupt
+
+
+def test_a_turn_whose_start_was_interrupted_is_let_go_of_though_the_error_is_kept(path):
+    """The error's frames hold the turn: it is not enough that nobody else does."""
+    with holdfast.open(path) as store:
+        session = store.session("k")
+        engine = session._log.engine
+        submit = engine.submit
+
+        def torn(commit):
+            engine.submit = submit
+            return TornTicket(submit(commit))
+
+        engine.submit = torn
+        with pytest.raises(KeyboardInterrupt) as kept:
+            session.turn("Hi")
+        with session.turn("Again", on_busy="refuse") as turn:
+            turn.say("here")
+        assert list(ends(store, session.id).values()) == [["interrupted"], ["completed"]]
+        assert kept.value is not None
