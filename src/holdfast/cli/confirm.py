@@ -20,7 +20,7 @@ def agreed(
 ) -> bool:
     """Tells the plan; whether it may be carried out. `line` is the command line that does so."""
     for sentence in plan:
-        out.tell(sentence)
+        out.say_wrapped(sentence)
     if options.yes:
         return True
     # A question needs somebody who reads it and somebody who answers.

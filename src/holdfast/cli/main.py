@@ -78,7 +78,7 @@ def _sorry(error: Exception) -> int:
         # What the error quotes may be stored text, and must not steer the terminal (I-20).
         sys.stderr.write(harmless("".join(traceback.format_exception(error))))
     code, sentence = _explained(error)
-    Output().tell(f"holdfast: {sentence}")
+    Output().say_wrapped(f"holdfast: {sentence}")
     for line in getattr(error, "more", ()):
         Output().say(line)
     return code

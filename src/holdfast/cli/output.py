@@ -73,7 +73,7 @@ class Output:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
-    def tell(self, sentence: str) -> None:
+    def say_wrapped(self, sentence: str) -> None:
         """A sentence of talk; on a terminal it is broken between words."""
         for line in wrapped(
             harmless(sentence.replace("\n", BREAK)), _width(sys.stderr)

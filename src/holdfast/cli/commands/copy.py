@@ -85,7 +85,7 @@ def _show(out: Output, copied: Any) -> None:
         ),
     ):
         if found:
-            out.tell(f"{heading}: {units.many(len(found), 'session')}{hint}")
+            out.say_wrapped(f"{heading}: {units.many(len(found), 'session')}{hint}")
 
 
 def _show_entry(out: Output, each: Any, seq: int, problem: str) -> None:

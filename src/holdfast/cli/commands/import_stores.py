@@ -136,7 +136,7 @@ def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
             f"`{path}` is no store that can be imported; `holdfast doctor {path}` says more.",
         )
     if own:
-        out.tell(_is_ours(own, options.into))
+        out.say_wrapped(_is_ours(own, options.into))
     return others
 
 
