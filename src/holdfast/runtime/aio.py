@@ -46,7 +46,7 @@ from holdfast.runtime.plans.plan_asyncio import (
     arun,
     insist_on_asyncio,
     obtained,
-    seen_through,
+    shielded,
 )
 from holdfast.runtime.turn_async import StartingTurn
 from holdfast.runtime.turns.outbox import Owed, Receipt, outbox
@@ -458,7 +458,7 @@ class AsyncStore:
         """Ends the turns that this process still runs, as interrupted, and closes the store once
         all is written.
         """
-        await seen_through(self._work.close)
+        await shielded(self._work.close)
 
     def __repr__(self) -> str:
         return f"<AsyncStore {self._work.engine.where} tenant={self.tenant!r}>"

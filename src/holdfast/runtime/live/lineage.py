@@ -15,6 +15,7 @@ from holdfast.errors import NotFound
 from holdfast.runtime.live.tenancy import owned
 
 KNOWN_MAX = 100_000
+"""So many links are remembered; then it starts over."""
 
 
 class Stretch(NamedTuple):
@@ -58,9 +59,8 @@ class Lineages:
                 raise _no_parent(child)
             met.add(parent)
             begins = min(self._link(parent, tenant).origin, shared)
-            if (
-                begins < shared
-            ):  # else they parted before the parent had said anything of its own
+            # Else they parted before the parent had said anything of its own.
+            if begins < shared:
                 found.append(Stretch(parent, begins, shared))
             shared, child = begins, parent
         return tuple(reversed(found))

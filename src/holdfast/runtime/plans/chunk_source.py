@@ -16,7 +16,9 @@ from typing import Any
 EAGER_AFTER = 8
 """So many chunks in a row that came sooner than the last was stored make a source fast."""
 AHEAD_MAX = 1024
+"""So many chunks wait in memory at the most: a slow disk slows the source down (I-24)."""
 BATCH_MAX = 512
+"""Of a list, which is in memory already, so many chunks make a row."""
 
 
 class Pace:

@@ -1,4 +1,4 @@
-"""Where chunks come from, for asyncio; see `source`."""
+"""Where chunks come from, for asyncio; see `chunk_source`."""
 
 import asyncio
 import contextlib
@@ -51,10 +51,9 @@ class AsyncSource:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def let_go(self) -> None:
-        """Does the same from any thread, without waiting for it."""
-        with contextlib.suppress(
-            RuntimeError
-        ):  # the loop is closed, and its tasks with it
+        """Stops reading, from any thread, without waiting for that."""
+        # The loop is closed, and its tasks with it.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     async def _run(self) -> None:

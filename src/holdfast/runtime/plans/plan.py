@@ -1,7 +1,7 @@
 """Plans, and the two ways to drive them.
 
 What a store does is written once, as generators that never block: a plan yields what it waits for
-and is sent the answer. `run` drives it on the calling thread, `arun` (in `loop`) on an event loop;
+and is sent the answer. `run` drives it on the calling thread, `arun` (in `plan_asyncio`) on an event loop;
 the public classes, sync and async, are thin faces over plans.
 
     yield from wait_for(ticket)  a commit under way       → its outcome
@@ -137,7 +137,8 @@ def run(plan: Plan[T]) -> T:
     try:
         return _drive(plan)
     except BaseException as cut:
-        if is_suspended(plan):  # it came between two steps of the plan
+        # It came between two steps of the plan.
+        if is_suspended(plan):
             _drive(plan, cut)
         raise
 

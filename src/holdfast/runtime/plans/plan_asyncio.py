@@ -1,6 +1,6 @@
-"""Driving plans on an event loop; `drive` says what a plan is.
+"""Driving plans on an event loop; `plan` says what a plan is.
 
-Kept apart from `drive` so that a program without asyncio does not load it.
+Kept apart from `plan` so that a program without asyncio does not load it.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from holdfast.runtime.plans.thread_pool import Job, Pool
 
 T = TypeVar("T")
 LOOK_S = 0.05
+"""How often a commit is looked at whose caller was cancelled while it waited."""
 
 
 async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
@@ -66,9 +67,8 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
         plan.close()  # nobody awaits this any more, and it can't wait for anything
         raise
     except BaseException as cut:
-        if error is None and is_suspended(
-            plan
-        ):  # it came between two steps of the plan
+        # It came between two steps of the plan.
+        if error is None and is_suspended(plan):
             await arun(plan, cut)
         raise
 
@@ -83,6 +83,7 @@ async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
         job.give_up()
         raise
     finally:
+        # An error that is raised here knows this frame: it must not keep what was read alive.
         del job
 
 
@@ -107,8 +108,9 @@ def insist_on_asyncio() -> None:
 
 
 async def obtained(work: Callable[[], T], *, let_go: Callable[[T], Any]) -> T:
-    """The same for what has to be let go of again: if its caller is cancelled, it is, as soon as it
-    is there. That may block as well, and must not be interrupted: it is another thread's to do.
+    """Runs on another thread what gives something that has to be let go of again: if the caller is
+    cancelled, it is, as soon as it is there. That may block as well, and must not be interrupted:
+    it is another thread's to do.
     """
     job = Job(work)
     try:
@@ -125,10 +127,8 @@ def _let_go(job: Job[Any], let_go: Callable[[Any], Any]) -> None:
     let_go(job.value())
 
 
-async def seen_through(work: Callable[[], Any]) -> None:
-    """The same for what has to be done: it is, though the caller may be cancelled and not wait for
-    it.
-    """
+async def shielded(work: Callable[[], Any]) -> None:
+    """Runs `work` on another thread to its end, even if the awaiting task is cancelled."""
     job = Job(work)
     await _handed_over(job, _readers())
     job.value()
@@ -166,9 +166,8 @@ async def _heard(news: News, seconds: float) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
-    with contextlib.suppress(
-        RuntimeError
-    ):  # the loop was closed meanwhile: nobody is left to tell
+    # The loop was closed meanwhile: nobody is left to tell.
+    with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)
 
 

@@ -76,9 +76,8 @@ class Delivery(Iterator[str]):
         try:
             self._source.close()
         finally:
-            with (
-                self._work.untold()
-            ):  # what is on its way out is re-raised, Ctrl-C above all
+            # What is on its way out is re-raised, Ctrl-C above all.
+            with self._work.untold():
                 run(self._work.close_stream(self._stream))
 
 
@@ -90,7 +89,6 @@ def _close_elsewhere(close: Any) -> None:
 
 
 def _closed(close: Any) -> None:
-    with suppress(
-        Exception
-    ):  # nobody is left to be told, and the turn has ended well without it
+    # Nobody is left to be told, and the turn has ended well without it.
+    with suppress(Exception):
         close()

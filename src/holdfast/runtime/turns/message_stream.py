@@ -147,9 +147,8 @@ class Stream:
         spoken = self._assembly.message()
         said = 0 if spoken is None else self._shown
         if spoken is not None and self._format != "text":
-            note_of(
-                "message", noted(spoken.note)
-            )  # what is written can be read back (I-25)
+            # What is written can be read back (I-25).
+            note_of("message", noted(spoken.note))
             said = characters(shown_text_of(parts_of(spoken.note, spoken.body)))
         if said < self._shown:
             raise UnreadableStream

@@ -62,12 +62,10 @@ class TurnRequest:
         lease_s: float,
         take: Sequence[Any] | None = None,
     ) -> None:
-        self.format, self.event_id, self.on_busy, self.reply_to = (
-            format,
-            event_id,
-            on_busy,
-            reply_to,
-        )
+        self.format = format
+        self.event_id = event_id
+        self.on_busy = on_busy
+        self.reply_to = reply_to
         self.lease_s = lease_s
         self.take = take
         self.spoken: Spoken | None = None
@@ -268,20 +266,15 @@ def _stop_waiting(
         # accepted
         return
     with contextlib.suppress(HoldfastError):
-        current = (
-            session.engine.current(session.tenant, session.key)
-            if session.key is not None
-            else None
-        )
+        current = session.current()
         for place in {session.id, current.id if current is not None else session.id}:
             for waiting in session.engine.inbox(place):
                 if waiting.message == wish.id:
                     free = replace(waiting, waiter=None, lease_s=None)
                     ticket = session.engine.submit((_waited_for(place, free),))
+                    # The caller's own next turn is to find it free.
                     if not isinstance(cut, GeneratorExit):
-                        yield from wait_for(
-                            ticket
-                        )  # the caller's own next turn is to find it free
+                        yield from wait_for(ticket)
 
 
 def _missed(session: SessionLog, wish: TurnRequest) -> Plan[None]:
@@ -366,11 +359,7 @@ def _standing_in(session: SessionLog, known: Accepted) -> SessionLog:
     """Where an accepted message is now: where it was accepted, or where resets have carried it
     while it waited.
     """
-    state = (
-        session.engine.current(session.tenant, session.key)
-        if session.key is not None
-        else None
-    )
+    state = session.current()
     while state is not None and state.id != known.session:
         carried = session.other(state)
         if any(

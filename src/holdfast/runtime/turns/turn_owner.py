@@ -41,20 +41,15 @@ class Hold:
 
     def take(self) -> None:
         """The turn is held by the calling thread or task from now on."""
-        self._process, self._thread = (
-            os.getpid(),
-            weakref.ref(threading.current_thread()),
-        )
+        # The process too: a forked child has a copy of this, and holds nothing.
+        self._process = os.getpid()
+        self._thread = weakref.ref(threading.current_thread())
         task = _task()
         self._task = None if task is None else weakref.ref(task)
         self._loop = None if task is None else task.get_loop()
         if task is not None and self not in _inherited():
-            _around.set(
-                (
-                    *(each for each in _around.get() if each() is not None),
-                    weakref.ref(self),
-                )
-            )
+            alive = [each for each in _around.get() if each() is not None]
+            _around.set((*alive, weakref.ref(self)))
 
     def is_here(self) -> bool:
         """Whether the calling thread or task holds the turn."""
