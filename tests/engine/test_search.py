@@ -26,6 +26,7 @@ from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.search import feed
 from holdfast.engine.sqlite.search import index as search
+from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.sqlite.search.index import SearchIndex
 from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.runtime.live.searchable_text import words_of
@@ -440,7 +441,7 @@ def test_an_entry_that_cannot_be_read_hides_no_other(path: str, engine: SqliteEn
             raise Damaged(where=path, problem="a page")
         return rows
 
-    index = SearchIndex(path + "-search", read=read, whole=bytes, words_of=words_of, lock_s=5)
+    index = SearchIndex(path + "-search", LogSource(read, bytes, words_of), lock_s=5)
     found = index.search(SearchScope("t", asked("kelp")), limit=100)
     assert [one.words.text for one in found] == [
         f"kelp {number}" for number in (8, 7, 6, 5, 4, 3, 1, 0)

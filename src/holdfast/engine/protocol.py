@@ -49,6 +49,12 @@ WordsOf = Callable[
 It gives a function that tells the notes of messages just before it in its session that have certain
 bytes in them, newest first.
 """
+
+
+def no_words(*entry: Any) -> None:
+    """Nothing can be found: the `words_of` of an engine that was opened without one."""
+
+
 Refusal = Literal[
     "superseded", "busy", "ended", "accepted", "taken", "moved", "bound", "missing"
 ]
@@ -225,7 +231,9 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     forget_events: bool = False
     """Goes with `erase`: the events that were accepted in this session are not known any more."""
     blank: Notes = ()
-    """The same for these entries alone: the rest of the session stays as it is."""
+    """Seqs and notes: these entries keep this note and no body; the rest of the session stays as it
+    is.
+    """
     lay: Laid | None = None
     """The session stands so from now on, its log being what it was and this write's drafts, whose
     turns are given. Goes with the guards `head` and `idle`: what is laid down continues what is
@@ -339,18 +347,15 @@ class Ticket(Protocol):
     @property
     def done(self) -> bool:
         """Whether `result` would not wait."""
-        ...
 
     def result(self, timeout: float | None = None) -> Outcome:
         """Waits for the outcome; raises an operator's error when the store could not say."""
-        ...
 
     def then(self, callback: Callable[["Ticket"], Any]) -> None:
         """Calls back, from any thread, when `result` would not wait; in a close race twice. The
         last callback given counts. What it gives back, if anything, is called after the whole batch
         was answered, once for equal ones.
         """
-        ...
 
 
 class Engine(Protocol):
@@ -368,25 +373,20 @@ class Engine(Protocol):
         """Does each commit or refuses it; when this returns, what is `Written` is durable. Many at
         once cost one sync.
         """
-        ...
 
     def submit(self, commit: Commit) -> Ticket:
-        """The same for one commit, without waiting. Commits submitted by one caller are done in
+        """Does one commit or refuses it, without waiting. Commits submitted by one caller are done in
         their order.
         """
-        ...
 
     def state(self, session: str) -> SessionState | None:
         """The session with exactly this id."""
-        ...
 
     def current(self, tenant: str, key: str) -> SessionState | None:
         """The current session of a key."""
-        ...
 
     def find(self, tenant: str, prefix: str, limit: int = 2) -> list[SessionState]:
         """Sessions of this tenant whose ids begin so."""
-        ...
 
     def entries(
         self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
@@ -394,7 +394,6 @@ class Engine(Protocol):
         """A page of the log, in order; without `bodies`, messages come without their payloads. A
         page whose bodies come to `PAGE_BYTES_MAX` ends there.
         """
-        ...
 
     def beginnings(
         self, sessions: Sequence[str], *, limit: int, bodies: bool = True
@@ -403,21 +402,17 @@ class Engine(Protocol):
         `bodies` as above. A session is left out if its entries would make the whole larger than
         `PAGE_BYTES_MAX`.
         """
-        ...
 
     def labels(self, session: str, *, after: int = 0) -> list[Entry]:
         """The entries of kind `label`: few, and wanted with every page of a transcript."""
-        ...
 
     def inbox(self, session: str) -> list[Waiting]:
         """What waits, in the order it was accepted."""
-        ...
 
     def journal(
         self, session: str, *, after: int = 0, limit: int = 1000
     ) -> list[JournalRow]:
         """A page of the journal rows of this session that are still kept, in order of position."""
-        ...
 
     def outbox(
         self,
@@ -430,7 +425,6 @@ class Engine(Protocol):
         """A page of the replies that are owed, oldest first, a session's in the order of its turns.
         If `free`, without those that a sender has now.
         """
-        ...
 
     def pending(
         self,
@@ -443,19 +437,15 @@ class Engine(Protocol):
         its id, which begins with its time, its session and its seq. A page whose bodies come to
         `PAGE_BYTES_MAX` ends there.
         """
-        ...
 
     def running(self, tenant: str) -> list[str]:
         """The ids of the sessions in which a turn runs, or is left."""
-        ...
 
     def debts(self, session: str) -> list[OwedReply]:
         """Replies that this session owes, oldest first."""
-        ...
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         """Where this event was accepted, if it was."""
-        ...
 
     def sessions(
         self,
@@ -469,45 +459,39 @@ class Engine(Protocol):
         """Sessions by `active_at`, newest first, of one key or in one state if asked. `before` is
         the active_at and the id of the one to go on from.
         """
-        ...
 
     def kept(
         self, tenant: str, *, before: tuple[int, str], limit: int
     ) -> list[SessionState]:
-        """The same without those that were erased, which cost nothing, however many there are."""
-        ...
+        """Sessions by `active_at`, newest first, without those that were erased: they cost nothing,
+        however many there are.
+        """
 
     def tenants(self) -> list[str]:
         """Whose sessions there are, in order."""
-        ...
 
     def events(self, *, after: bytes = b"", limit: int = 1000) -> list[AcceptedEvent]:
         """A page of all events that were accepted, whosever they are, in the order of
         their names.
         """
-        ...
 
     def forks(self, tenant: str, parents: Sequence[str]) -> list[SessionState]:
         """The sessions of this tenant that share the past of one of these, oldest first: their own
         children, not those that their children have.
         """
-        ...
 
     def weigh(self, sessions: Sequence[str]) -> dict[str, Weight]:
         """What an erasure of each of these sessions takes, as far as they are there."""
-        ...
 
     def search(self, sought: "SearchScope", *, limit: int = 20) -> "list[Found]":
         """The newest messages that answer, newest first; complete as of the call. What it needs for
         that is derived from the log and never stands in the way of a write (I-17).
         """
-        ...
 
     def matching(self, sought: "SearchScope", *, limit: int) -> list[str]:
         """The sessions in which messages answer, those with the newest ones first; at
         most so many.
         """
-        ...
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls back, from any thread, soon after a commit to this session by this process; returns
@@ -515,29 +499,23 @@ class Engine(Protocol):
         does not, or can't for a while, a watcher looks by itself every `look_s`. A call is a hint:
         there may be one too many.
         """
-        ...
 
     def scrub(self) -> None:
         """Finishes what an erasure left undone, if one was killed before its end or somebody stood
         in its way: then its words are in no entry any more, and may still be in bytes of the store.
         Raises when that can't be done yet.
         """
-        ...
 
     def info(self) -> StoreInfo:
         """What is in the store and how large it is, without reading it through."""
-        ...
 
     def check(self) -> list[Problem]:
         """All that is wrong with the store. It writes nothing, and goes on after what it finds
         (I-18).
         """
-        ...
 
     def backup(self, to: str) -> Backup:
         """A verified copy of one moment of the store, in a new file, while others write."""
-        ...
 
     def close(self) -> None:
         """Finishes what was submitted, then lets go of the store. Closing twice is fine."""
-        ...

@@ -56,10 +56,10 @@ class Watchers:
             ]
         # outside of the lock: a callback may begin or stop watching
         for callback in callbacks:
-            tell(callback)
+            call_back(callback)
 
 
-def tell(callback: Callable[[], Any]) -> Any:
+def call_back(callback: Callable[[], Any]) -> Any:
     """Calls back. What the other side does wrong must not stop the writer: it is logged, and the
     work goes on.
     """

@@ -24,7 +24,7 @@ from typing import Any
 
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.protocol import Commit, Commits, Outcome
-from holdfast.engine.watchers import tell
+from holdfast.engine.watchers import call_back
 from holdfast.errors import HoldfastError
 
 BATCH_MAX = 1024
@@ -85,7 +85,7 @@ class WriterTicket:
         # it knows this ticket: whoever waited for it would live until the garbage is
         # collected
         self._wake = None
-        return tell(wake) if wake is not None else None
+        return call_back(wake) if wake is not None else None
 
 
 class Writer:
@@ -173,7 +173,7 @@ class Writer:
             else:
                 signals.add(ticket.answer(answer))
         for signal in signals - {None}:
-            tell(signal)
+            call_back(signal)
         # after the answers: a follower must not delay the caller that wrote
         self._wake(commits)
         self._tidy()
@@ -181,5 +181,5 @@ class Writer:
     def _answer_later(self, ticket: WriterTicket, other: WriterTicket) -> None:
         signal = ticket.answer(other._answer)
         if signal is not None:
-            tell(signal)
+            call_back(signal)
         self._wake([ticket.commit])

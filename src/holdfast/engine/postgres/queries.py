@@ -9,7 +9,7 @@ _FILES = (
     "batching.sql",
     "searching.sql",
     "polling.sql",
-    "laying.sql",
+    "restoring.sql",
     "upkeep.sql",
 )
 _array = re.compile(r"%\(\w+\)s::[a-z ]+\[\]")

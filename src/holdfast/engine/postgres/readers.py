@@ -78,7 +78,7 @@ class PostgresReaders:
         slow: bool = False,
         check: Check | None = None,
     ) -> Rows:
-        """The same, asked once. Raises the driver's errors."""
+        """All rows of a query that is asked once. Raises the driver's errors."""
         with self._free:
             line = self._take()
             try:

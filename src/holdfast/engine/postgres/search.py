@@ -35,7 +35,7 @@ from holdfast.engine.postgres.server.text_as_bytes import (
     raw_or_none,
     text_or_none,
 )
-from holdfast.engine.protocol import WordsOf
+from holdfast.engine.protocol import WordsOf, no_words
 from holdfast.engine.search import found_in
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
@@ -68,7 +68,7 @@ class PostgresSearch:
     ) -> None:
         self._cluster, self._read = cluster, read
         self._kept = KeptConnection(cluster)
-        self._words_of = words_of or (lambda *entry: None)
+        self._words_of = words_of or no_words
         self._can_read = words_of is not None and not read_only
         self._closed = False
         self._gate = threading.Lock()

@@ -64,7 +64,7 @@ class SqliteEngine(SqliteReads):
         words_of: WordsOf | None = None,
     ) -> None:
         readers = SqliteReaders(
-            path, busy_s=lock_s, tell_writer=lambda: self.commit([()])
+            path, busy_s=lock_s, wake_writer=lambda: self.commit([()])
         )
         super().__init__(path, readers, clock_of(clock, tick, now))
         self._durability = durability
@@ -83,11 +83,7 @@ class SqliteEngine(SqliteReads):
             raise
         self._chunks_since_tidy = 0
         self._searching = SqliteSearch(
-            path + "-search",
-            read=self._read_values,
-            whole=self._joined,
-            words_of=words_of or (lambda *entry: None),
-            lock_s=lock_s,
+            path + "-search", self._log_source(words_of), lock_s=lock_s
         )
         self._writer = Writer(
             path,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from holdfast.engine.protocol import Now, Tick
 
-CALENDAR_ROOM_S = 30.0
+CALENDAR_SLACK_S = 30.0
 """By how much the calendars of two machines may differ without harm."""
 USUAL_S = 30.0
 """What a lease was given for that was stored before it was noted."""
@@ -52,7 +52,7 @@ class Kept(NamedTuple):
         # look
         if self.calendar_s is None or not length_s:
             return length_s
-        return min(length_s, self.calendar_s + CALENDAR_ROOM_S - here.now / 1000)
+        return min(length_s, self.calendar_s + CALENDAR_SLACK_S - here.now / 1000)
 
 
 NO_LEASE = Kept()

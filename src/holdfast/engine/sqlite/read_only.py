@@ -233,7 +233,7 @@ class ReadOnlySqliteEngine(SqliteReads):
         words_of: WordsOf | None = None,
     ) -> None:
         super().__init__(path, ReadOnlyReaders(path), clock_of(clock, tick, now))
-        self._words_of = words_of or (lambda *entry: None)
+        self._log = self._log_source(words_of)
         self._gate = threading.Lock()
         self._words: SqliteSearch | None = None
         _refuse_other(path)
@@ -255,13 +255,8 @@ class ReadOnlySqliteEngine(SqliteReads):
             if self._words is None:
                 folder = tempfile.mkdtemp(prefix="holdfast-search-")
                 weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-                self._words = SqliteSearch(
-                    os.path.join(folder, "search"),
-                    read=self._read_values,
-                    whole=self._joined,
-                    words_of=self._words_of,
-                    lock_s=BUSY_MS / 1000,
-                )
+                path = os.path.join(folder, "search")
+                self._words = SqliteSearch(path, self._log, lock_s=BUSY_MS / 1000)
                 # this handle is for looking: nothing is indexed in idle time
                 self._words.rest()
             return self._words.index

@@ -59,23 +59,23 @@ class Readers:
 
 
 class SqliteReaders(Readers):
-    """The reading connections of one engine. `files` are those that its writer uses; `tell_writer`
+    """The reading connections of one engine. `files` are those that its writer uses; `wake_writer`
     lets it see for itself that they have strayed.
     """
 
     files: FileIdentity
 
     def __init__(
-        self, path: str, *, busy_s: float, tell_writer: Callable[[], Any]
+        self, path: str, *, busy_s: float, wake_writer: Callable[[], Any]
     ) -> None:
         super().__init__(path)
-        self._busy_s, self._tell_writer = busy_s, tell_writer
+        self._busy_s, self._wake_writer = busy_s, wake_writer
 
     def read(self, name: str, values: Values) -> Rows:
         # a log that was deleted is the writer's to rescue; this waits until it has
         # looked
         if not self.files.may_be_read():
-            self._tell_writer()
+            self._wake_writer()
         with translated(self._path):
             reader = self._reader()
         try:

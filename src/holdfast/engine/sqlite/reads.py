@@ -23,12 +23,15 @@ from holdfast.engine.protocol import (
     SessionState,
     Waiting,
     Weight,
+    WordsOf,
+    no_words,
 )
 from holdfast.engine.reads import EngineReads
 from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.queries import Values
 from holdfast.engine.sqlite.readers import Readers
+from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 
 FEW_ROWS = 100
@@ -53,6 +56,9 @@ class SqliteReads(EngineReads):
     def _read_values(self, query: str, values: Values) -> Rows:
         self._check_fork()
         return self._readers.read(query, values)
+
+    def _log_source(self, words_of: WordsOf | None) -> LogSource:
+        return LogSource(self._read_values, self._joined, words_of or no_words)
 
     def _about(self, query: str, session: str, /, **values: Any) -> Rows:
         return self._read(query, session=self._number(session), **values)

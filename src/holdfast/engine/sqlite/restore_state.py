@@ -22,4 +22,4 @@ def restore(statements: Statements, session: int, tenant: str, restored: Laid) -
         owed = (debt.id, debt.turn, address(debt.reply_to), debt.at)
         run("add_debt", session, *owed, tenant, *NO_CLAIM)
     for event in restored.events:
-        run("lay_event", event.name, session, event.seq, event.message)
+        run("restore_event", event.name, session, event.seq, event.message)

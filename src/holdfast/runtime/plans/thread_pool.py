@@ -13,7 +13,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
-from holdfast.engine.watchers import tell
+from holdfast.engine.watchers import call_back
 from holdfast.engine.writer import WriterTicket
 from holdfast.runtime.plans.plan import bearable
 
@@ -43,7 +43,7 @@ class Job(WriterTicket, Generic[T]):
         signal = self.answer(answer)
         del self, work, answer  # an error knows this frame, and would keep all of it
         if signal is not None:
-            tell(signal)
+            call_back(signal)
 
     def value(self) -> T:
         """What it has given; raises what it has raised. Waits if need be."""

@@ -20,7 +20,7 @@ SESSIONS_MAX, NOTES_MAX = 200, 5_000
 
 
 def apart(commits: Commits) -> Iterator[Commits]:
-    """The same in their order, erasures apart from all else. Those that share a transaction have no
+    """These commits in their order, erasures apart from all else. Those that share a transaction have no
     session in common.
     """
     together: list[Commit] = []

@@ -219,7 +219,7 @@ def translate(error: psycopg.Error, where: str) -> HoldfastError:
         )
     if state in _DAMAGE:
         return Damaged(where=where, problem=said, remedy=damage_remedy(where))
-    problem, remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or ("", "")
+    problem, remedy = _remedy(state) or ("", "")
     # nobody knows the code, but the connection is gone: that is what a person can act
     # on
     if not problem and verdict(error) == "unknown":
@@ -270,8 +270,13 @@ def in_words(error: psycopg.Error) -> str:
     if isinstance(error, Stalled):
         return str(error)
     state = error.sqlstate or refusal(error)
-    problem, _ = _REMEDIES.get(state) or _REMEDIES.get(state[:2]) or _REMEDIES["08"]
+    problem, _ = _remedy(state) or _REMEDIES["08"]
     return problem
+
+
+def _remedy(state: str) -> tuple[str, str] | None:
+    # a code of its own before the class of codes that it belongs to
+    return _REMEDIES.get(state) or _REMEDIES.get(state[:2])
 
 
 def is_missing(error: psycopg.Error) -> bool:

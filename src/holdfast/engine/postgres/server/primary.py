@@ -42,6 +42,10 @@ class Identity(NamedTuple):
     timeline: int
 
 
+Identified = tuple[Connection, Identity | None]
+"""A connection, and the server that it leads to, where that can be known."""
+
+
 class Outdated(psycopg.OperationalError):
     """A server that has been replaced, or that knows less than was acknowledged."""
 
@@ -104,7 +108,7 @@ class Primary:
 
     def survey(
         self, servers: Sequence[str], connect: Callable[[int], Connection]
-    ) -> tuple[Connection, Identity | None]:
+    ) -> Identified:
         """A connection to the server on the newest timeline. All are asked at once; one that does
         not answer soon after another is not waited for. Raises what they said when none can be
         written.
@@ -112,7 +116,8 @@ class Primary:
         led = self._led
         if led is not None and self._tick() - led[0] < SURVEY_S:
             try:
-                return self._admitted(connect(led[1]))
+                connection = connect(led[1])
+                return self._admitted(connection, identity_of(connection))
             except psycopg.Error:
                 self._led = None
         # each on a thread of its own: one that is silent must not delay the others
@@ -131,17 +136,13 @@ class Primary:
         for number, (connection, _) in found.items():
             if number != best:
                 connection.close()
-        connection, identity = found[best]
-        try:
-            self.admit(identity)
-        except Outdated:
-            connection.close()
-            raise
+        admitted = self._admitted(*found[best])
         self._led = (self._tick(), best)
-        return connection, identity
+        return admitted
 
-    def _admitted(self, connection: Connection) -> tuple[Connection, Identity | None]:
-        identity = identity_of(connection)
+    def _admitted(
+        self, connection: Connection, identity: Identity | None
+    ) -> Identified:
         try:
             self.admit(identity)
         except Outdated:
@@ -149,11 +150,10 @@ class Primary:
             raise
         return connection, identity
 
-    def only(
-        self, connect: Callable[[], Connection]
-    ) -> tuple[Connection, Identity | None]:
+    def only(self, connect: Callable[[], Connection]) -> Identified:
         """A connection to the one server that there is."""
-        return self._admitted(connect())
+        connection = connect()
+        return self._admitted(connection, identity_of(connection))
 
 
 def _ask(
@@ -175,8 +175,8 @@ def _ask(
 
 def _gathered(
     answers: "queue.SimpleQueue[tuple[int, Any]]", count: int
-) -> tuple[dict[int, tuple[Connection, Identity | None]], dict[int, Exception]]:
-    found: dict[int, tuple[Connection, Identity | None]] = {}
+) -> tuple[dict[int, Identified], dict[int, Exception]]:
+    found: dict[int, Identified] = {}
     refusals: dict[int, Exception] = {}
     while len(found) + len(refusals) < count:
         try:

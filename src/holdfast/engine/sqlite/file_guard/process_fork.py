@@ -28,11 +28,9 @@ class Forked(Protocol):
 
     def gates(self) -> list[Any]:
         """Locks: whoever holds them all knows that nobody is inside SQLite."""
-        ...
 
     def abandon(self) -> None:
         """In the child: lets go of everything, and touches nothing of the parent's."""
-        ...
 
 
 _is_beginning = False

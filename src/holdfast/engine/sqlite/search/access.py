@@ -4,20 +4,33 @@ none: a process that only writes does not even load it.
 
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.protocol import WordsOf
 from holdfast.engine.sqlite.search.indexer import SqliteIndexer
 
 if TYPE_CHECKING:
     from holdfast.engine.sqlite.search.index import SearchIndex
 
 
+class LogSource(NamedTuple):
+    """The log as the search knows it. `read` asks it, by the name of a query, and raises Holdfast's
+    errors: they are about the log, not about the index. `whole` puts a body together again;
+    `words_of` says what can be found in an entry.
+    """
+
+    read: Callable[[str, Row], Rows]
+    whole: Callable[[bytes], bytes]
+    words_of: WordsOf
+
+
 class SqliteSearch:
     """The search index of one engine and its indexer, made when they are needed."""
 
-    def __init__(self, path: str, **how: Any) -> None:
-        self._path, self._how = path, how
+    def __init__(self, path: str, log: LogSource, *, lock_s: float) -> None:
+        self._path, self._log, self._lock_s = path, log, lock_s
         self._gate = threading.Lock()
         self._index: SearchIndex | None = None
         self._indexer: SqliteIndexer | None = None
@@ -80,5 +93,5 @@ class SqliteSearch:
             if self._index is None:
                 from holdfast.engine.sqlite.search.index import SearchIndex
 
-                self._index = SearchIndex(self._path, **self._how)
+                self._index = SearchIndex(self._path, self._log, lock_s=self._lock_s)
             return self._index

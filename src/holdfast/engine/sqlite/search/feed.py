@@ -8,7 +8,7 @@ in the log goes from the index too.
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
 
@@ -16,9 +16,9 @@ import apsw
 
 from holdfast.domain.search.query import SearchableText
 from holdfast.domain.search.tokenize import spaced
-from holdfast.engine.named_sql import Row, Rows
-from holdfast.engine.protocol import WordsOf
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled
 from holdfast.errors import Damaged, StoreUnavailable
 
@@ -27,29 +27,13 @@ VOLUME = 1 << 16
 FEW = 64
 RENEWALS_MAX = 3
 
-Read = Callable[[str, Row], Rows]
-"""Asks the log, by the name of a query. Raises Holdfast's errors: they are about the log, not about
-the index.
-"""
-
 
 class SearchFeed:
     """What brings the log into a search file. Not to be used by two threads at once."""
 
-    def __init__(
-        self,
-        file: SearchFile,
-        *,
-        read: Read,
-        whole: Callable[[bytes], bytes],
-        words_of: WordsOf,
-    ) -> None:
-        self._file, self._read, self._whole, self._words_of = (
-            file,
-            read,
-            whole,
-            words_of,
-        )
+    def __init__(self, file: SearchFile, log: LogSource) -> None:
+        self._file, self._log = file, log
+        self._read = log.read
 
     def is_caught_up(self, head: int) -> bool:
         with contextlib.suppress(Spoiled), self._file.judged():
@@ -135,10 +119,9 @@ class SearchFeed:
         other (I-18).
         """
         try:
-            whole = self._whole(body)
-            return whole, self._words_of(
-                kind, note, whole, partial(self._notes, session, seq)
-            )
+            whole = self._log.whole(body)
+            notes = partial(self._notes, session, seq)
+            return whole, self._log.words_of(kind, note, whole, notes)
         # that the log can't be read now says nothing about the entry
         except StoreUnavailable:
             raise

@@ -32,12 +32,11 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchQuestion, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
-from holdfast.engine.protocol import WordsOf
 from holdfast.engine.search import found_in
 from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.sqlite.search.feed import (
     FEW,
-    Read,
     SearchFeed,
     any_of,
     facet,
@@ -65,7 +64,7 @@ class Quest(NamedTuple, Generic[T]):
 
     sought: SearchScope
     look: Callable[[SearchScope, list[int]], Iterator[T]]
-    tell: Callable[[Found], T]
+    result_of: Callable[[Found], T]
     take: Callable[[Iterator[T]], list[T]]
     size: int
 
@@ -76,15 +75,13 @@ class SearchIndex:
     def __init__(
         self,
         path: str,
+        log: LogSource,
         *,
-        read: Read,
-        whole: Callable[[bytes], bytes],
-        words_of: WordsOf,
         lock_s: float,
     ) -> None:
         self._file = SearchFile(path, lock_s=lock_s)
-        self._feed = SearchFeed(self._file, read=read, whole=whole, words_of=words_of)
-        self._read = read
+        self._feed = SearchFeed(self._file, log)
+        self._read = log.read
         self._gate, self._queue = threading.Lock(), threading.Lock()
         self._closed = False
 
@@ -249,7 +246,7 @@ class SearchIndex:
         while rows := self._read(
             "log_back", (after, *_filters(quest.sought), head, PAGE)
         ):
-            yield from map(quest.tell, self._judged(quest.sought, rows))
+            yield from map(quest.result_of, self._judged(quest.sought, rows))
             head = rows[-1][0] - 1
 
     def _messages(self, sought: SearchScope, picked: list[int]) -> Iterator[Found]:

@@ -23,6 +23,6 @@ SELECT id, turn, reply_to, at FROM outbox WHERE session = :session ORDER BY at, 
 -- A session's outbox.
 DELETE FROM outbox WHERE session = ?;
 
--- name: lay_event
+-- name: restore_event
 -- An event that was accepted elsewhere. One that is known stays as it is known.
 INSERT OR IGNORE INTO event (name, session, seq, message) VALUES (?, ?, ?, ?);
