@@ -9,7 +9,6 @@ An engine calls `advance` with the row as it stands and the write that its guard
 and stores what comes back in its own way. Nothing here knows a clock or a database.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -88,15 +87,10 @@ class SessionRow(msgspec.Struct):
         return after
 
     def as_state(
-        self,
-        lease_s: float | None,
-        mark: float | None,
-        left_s: float | None,
-        *,
-        text: Callable[[Any], Any],
+        self, lease_s: float | None, mark: float | None, left_s: float | None
     ) -> SessionState:
-        """What the engine knows of it, with the lease of its turn; `text` reads what is kept of a
-        caller's text.
+        """What the engine knows of it, with the lease of its turn. Its texts must be as they were
+        given.
         """
         if self.turn is None:
             lease_s = mark = left_s = None
@@ -105,14 +99,14 @@ class SessionRow(msgspec.Struct):
             left_s = left_s or 0.0
         return SessionState(
             id=self.id,
-            tenant=text(self.tenant),
-            key=text(self.key),
+            tenant=self.tenant,
+            key=self.key,
             epoch=self.epoch,
             ended=bool(self.ended),
             head=self.head,
             fence=self.fence,
             turn=self.turn,
-            holder=text(self.holder),
+            holder=self.holder,
             lease_left_s=left_s,
             opened_at=self.opened_at,
             active_at=self.active_at,

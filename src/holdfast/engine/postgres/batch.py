@@ -31,7 +31,13 @@ from holdfast.engine.guards import (
 )
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.postgres.restore_state import restore
-from holdfast.engine.postgres.server.text_as_bytes import name, raw, raw_or_none
+from holdfast.engine.postgres.server.text_as_bytes import (
+    name,
+    raw,
+    raw_or_none,
+    text,
+    text_or_none,
+)
 from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
@@ -43,7 +49,7 @@ from holdfast.engine.protocol import (
     Written,
     writes_in,
 )
-from holdfast.engine.session_row import SessionRow, advances, is_erasure
+from holdfast.engine.session_row import SessionRow, advances
 
 COLUMNS = (
     "tenant",
@@ -84,6 +90,13 @@ class StampedSession(SessionRow):
     def of_row(cls, row: Sequence[Any]) -> "StampedSession":
         """From a row of the view `session_state`; what stands behind its columns is left out."""
         return cls(*_fields_of(row))
+
+    def decoded(self) -> "StampedSession":
+        """The session with its texts as they were given, for a reader."""
+        self.tenant = text(self.tenant)
+        self.key = text_or_none(self.key)
+        self.holder = text_or_none(self.holder)
+        return self
 
     @property
     def listed(self) -> Row:
@@ -174,7 +187,9 @@ class BatchState:
                 or write.open is not None
                 or write.takes
                 or reply_of(write) is not None
-                or is_erasure(write)
+                or write.erase is not None
+                or write.blank
+                or write.forget_events
                 or write.lay is not None
             ):
                 return False
@@ -316,10 +331,10 @@ class BatchState:
         )
         row.last_at = draft.at
         # not with every message: lists would be written as often as the log
-        is_news = draft.at >= row.active_at + ACTIVE_STEP_MS and draft.kind == "message"
-        if is_news:
+        if draft.at >= row.active_at + ACTIVE_STEP_MS and draft.kind == "message":
             row.active_at = draft.at
-        if is_news or not row.unread:
+            self.batch.listed[row.id] = row
+        if not row.unread:
             row.unread = True
             self.batch.listed[row.id] = row
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.batch import Batch, StampedSession
 from holdfast.engine.postgres.server.binary_arrays import (
     Array,
@@ -193,21 +193,9 @@ def _shifts(batch: Batch, sessions: dict[str, StampedSession]) -> list[Table]:
     return tables
 
 
-_activity = attrgetter(
-    "tenant",
-    "id",
-    "stamp",
-    "head",
-    "position",
-    "active_at",
-    "last_at",
-    "was_unread",
-    "unread",
-)
+# what a column is called in a session; `was` is the stamp that it is remembered with
+_ACTIVITY = ["stamp" if name == "was" else name for name in ACTIVITY]
+_activity = attrgetter(*_ACTIVITY)
+_turn = attrgetter(*_ACTIVITY, *list(TURN)[len(ACTIVITY) :])
 _listed = attrgetter("tenant", "id", "active_at", "unread")
 _session = attrgetter(*SESSION)
-_turn_only = attrgetter(*list(TURN)[len(ACTIVITY) :])
-
-
-def _turn(row: StampedSession) -> Row:
-    return (*_activity(row), *_turn_only(row))

@@ -256,8 +256,7 @@ class PostgresEngine(EngineReads):
         rows = self._read(query, lambda rows: self._check_heads(rows, until), **values)
         self._tenants.learn((row[1], row[0]) for row in rows)
         return [
-            StampedSession.of_row(row).as_state(*row[-3:], text=text_or_none)
-            for row in rows
+            StampedSession.of_row(row).decoded().as_state(*row[-3:]) for row in rows
         ]
 
     def _name(self, given: str) -> bytes:

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Draft
-from holdfast.engine.blobs import PART_BYTES_MIN, address, split, text_of
+from holdfast.engine.blobs import PART_BYTES_MIN, address, split
 from holdfast.engine.guards import (
     Judgement,
     judge,
@@ -106,9 +106,9 @@ class NumberedSession(SessionRow):
 
     def state(self, here: Clock) -> SessionState:
         lease = self.lease
-        return self.as_state(
-            lease.length_s, lease.until, lease.left_s(here), text=text_of
-        )
+        if self.turn is None:
+            return self.as_state(None, None, None)
+        return self.as_state(lease.length_s, lease.until, lease.left_s(here))
 
 
 _fields_of = itemgetter(*map(COLUMNS.index, NumberedSession.__struct_fields__[:-1]))

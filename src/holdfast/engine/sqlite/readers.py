@@ -15,7 +15,7 @@ import apsw
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.sqlite import connection as connecting
-from holdfast.engine.sqlite.driver_errors import translated
+from holdfast.engine.sqlite.driver_errors import translate, translated
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
 from holdfast.engine.sqlite.maintenance.damage import damage_error
@@ -76,8 +76,11 @@ class SqliteReaders(Readers):
         # looked
         if not self.files.may_be_read():
             self._wake_writer()
-        with translated(self._path):
+        # not with a context manager: every read comes by here
+        try:
             reader = self._reader()
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
         try:
             with self._local.gate.lock():
                 rows = reader.execute(QUERIES[name], values).fetchall()

@@ -64,7 +64,7 @@ class SqliteReads(EngineReads):
         return self._read(query, session=self._number(session), **values)
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
-        rows = self._read(query, **values)
+        rows = self._read_values(query, values)
         here = self._clock()
         return [NumberedSession.of_row(row).state(here) for row in rows]
 
@@ -108,7 +108,8 @@ class SqliteReads(EngineReads):
         self, session: str, *, after: int = 0, limit: int = 1000, bodies: bool = True
     ) -> list[Entry]:
         query = "entries" if bodies else "entries_bare"
-        rows = self._about(query, session, after=after, limit=limit)
+        # by place: a warm session reads a few entries at a time, and often
+        rows = self._read_values(query, (self._number(session), after, limit))
         if bodies and self._has_blobs(session, rows):
             return self._with_blobs(rows)
         return list(starmap(Entry, rows))

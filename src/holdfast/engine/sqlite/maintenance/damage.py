@@ -27,9 +27,9 @@ def damage_error(
     trouble = translate(error, where)
     if not isinstance(trouble, Damaged):
         return trouble
-    if not isinstance(values, dict) or name not in ("entries", "entries_bare"):
+    if isinstance(values, dict) or name not in ("entries", "entries_bare"):
         return translate(error, where, place=f"the rows for `{name}`")
-    session, after, limit = values["session"], values["after"], values["limit"]
+    session, after, limit = values
     first, last = next(
         spans(unreadable(reader, session, after, limit)), (after + 1, None)
     )
