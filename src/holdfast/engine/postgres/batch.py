@@ -297,8 +297,9 @@ class BatchState:
         if write.chunk is not None:
             row.position += 1
             position = row.position
-            place = (row.tenant, row.id, position, row.turn or 0)
-            batch.chunks.append((*place, *astuple(write.chunk)))
+            chunk = write.chunk
+            said = (chunk.message, chunk.index, chunk.body)
+            batch.chunks.append((row.tenant, row.id, position, row.turn or 0, *said))
         return Written(first if write.drafts else 0, turn, position)
 
     def _forget_events(self, session: str) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from msgspec.structs import astuple
-
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine.blobs import PART_BYTES_MIN, address, split
@@ -362,8 +360,9 @@ class CommitApplier:
             self._shift_outbox(session, write)
         if write.chunk is not None:
             position = self.position = self.position + 1
-            place = (position, session.n, session.turn)
-            self._chunks.append((*place, *astuple(write.chunk)))
+            chunk = write.chunk
+            said = (chunk.message, chunk.index, chunk.body)
+            self._chunks.append((position, session.n, session.turn, *said))
         return Written(first if write.drafts else 0, turn, position)
 
     def _add(self, session: NumberedSession, draft: Draft) -> None:
