@@ -26,8 +26,8 @@ from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.search import feed
 from holdfast.engine.sqlite.search import index as search
-from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.sqlite.search.index import SearchIndex
+from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.runtime.live.searchable_text import words_of
 from holdfast.testing.conformance.builders import did, mint, named, opened

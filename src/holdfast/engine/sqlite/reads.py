@@ -31,7 +31,7 @@ from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.queries import Values
 from holdfast.engine.sqlite.readers import Readers
-from holdfast.engine.sqlite.search.access import LogSource
+from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 
 FEW_ROWS = 100

@@ -4,26 +4,14 @@ none: a process that only writes does not even load it.
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from holdfast.engine.named_sql import Row, Rows
-from holdfast.engine.protocol import WordsOf
 from holdfast.engine.sqlite.search.indexer import SqliteIndexer
+from holdfast.engine.sqlite.search.log_source import LogSource
 
 if TYPE_CHECKING:
     from holdfast.engine.sqlite.search.index import SearchIndex
-
-
-class LogSource(NamedTuple):
-    """The log as the search knows it. `read` asks it, by the name of a query, and raises Holdfast's
-    errors: they are about the log, not about the index. `whole` puts a body together again;
-    `words_of` says what can be found in an entry.
-    """
-
-    read: Callable[[str, Row], Rows]
-    whole: Callable[[bytes], bytes]
-    words_of: WordsOf
 
 
 class SqliteSearch:

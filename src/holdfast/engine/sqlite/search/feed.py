@@ -18,8 +18,8 @@ from holdfast.domain.search.query import SearchableText
 from holdfast.domain.search.tokenize import spaced
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.sqlite.queries import SEARCH
-from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled
+from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.errors import Damaged, StoreUnavailable
 
 VOLUME = 1 << 16

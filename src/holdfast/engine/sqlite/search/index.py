@@ -34,7 +34,6 @@ from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.search import found_in
 from holdfast.engine.sqlite.queries import SEARCH
-from holdfast.engine.sqlite.search.access import LogSource
 from holdfast.engine.sqlite.search.feed import (
     FEW,
     SearchFeed,
@@ -43,6 +42,7 @@ from holdfast.engine.sqlite.search.feed import (
     transaction,
 )
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled, Unsealed
+from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.errors import Damaged, StoreUnavailable
 
 BATCH = 500
