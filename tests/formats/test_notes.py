@@ -160,3 +160,8 @@ def test_a_whole_anthropic_response_is_stored_and_only_its_message_is_sent():
         | {"content": [{"type": "text", "text": "Hi."}]}
     )
     assert registry.get("anthropic").note(registry.plain(message)).role == "assistant"
+
+
+def test_a_response_whose_call_id_is_no_text_is_read_like_any_other() -> None:
+    items = [{"type": "function_call", "call_id": ["x"], "name": "look", "arguments": "{}"}]
+    assert registry.get("openai.responses").note(items).role == "assistant"

@@ -122,7 +122,7 @@ def _pieces(item: Block, served: Collection[str] = ()) -> list[Piece]:
 
 
 def _item_part(kind: str, item: Block, served: Collection[str]) -> Part:
-    if item.get("call_id") in served:
+    if text(item.get("call_id")) in served:
         return Other(kind)
     if kind in SAID or kind in RUN:
         return call_of(item)

@@ -269,7 +269,10 @@ def _due(look: Look) -> Counter[int]:
     """How many replies each of its own turns has to give."""
     due: Counter[int] = Counter()
     for entry in look.of_kind("turn"):
-        turn = look.log.turns[entry.turn or 0]
+        turn = look.log.turns.get(entry.turn or 0)
+        # A start that can't be read, or was erased, is no turn of the log.
+        if turn is None:
+            continue
         asked_by = addresses(look.log.of_turn(turn.number), turn.reply_to)
         if asked_by and _owes(look, turn):
             due[turn.number] = len(asked_by)
