@@ -250,12 +250,12 @@ class BatchState:
             )
         position = row.position if row is not None else None
         found = judge(write, row, accepted, position)
-        reply = reply_of(write)
         if found is not None or row is None:
             return found
-        # nearly all writes take nothing
-        if not write.takes and reply is None:
+        # Nearly all writes take nothing; asked without a call, for it is asked of each.
+        if not write.takes and write.pays is None and write.claim is None:
             return None
+        reply = reply_of(write)
         place = (row.id, reply or b"")
         return judge_taken(
             write,
@@ -292,7 +292,7 @@ class BatchState:
             self._accept(row, write, first)
         if write.admits or write.takes:
             self._shift_inbox(row, write, first)
-        if write.owes or reply_of(write) is not None:
+        if write.owes or write.pays is not None or write.claim is not None:
             self._shift_outbox(row, write)
         if write.chunk is not None:
             row.position += 1

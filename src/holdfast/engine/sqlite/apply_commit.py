@@ -239,12 +239,12 @@ class CommitApplier:
             # asked only where a write depends on it: it reads the journal
             position = self._spoken(session)
         found = judge(write, session, accepted, position)
-        reply = reply_of(write)
         if found is not None or session is None:
             return found
-        # nearly all writes take nothing
-        if not write.takes and reply is None:
+        # Nearly all writes take nothing; asked without a call, for it is asked of each.
+        if not write.takes and write.pays is None and write.claim is None:
             return None
+        reply = reply_of(write)
         waiting = self._inbox(session) if write.takes else ()
         debt = None
         if reply is not None:
@@ -356,7 +356,7 @@ class CommitApplier:
         # behind the drafts: a message that waits is one of them, or was stored before
         if write.admits or write.takes:
             self._shift_inbox(session, write, first)
-        if write.owes or reply_of(write) is not None:
+        if write.owes or write.pays is not None or write.claim is not None:
             self._shift_outbox(session, write)
         if write.chunk is not None:
             position = self.position = self.position + 1

@@ -423,13 +423,18 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
     """
     shape = registry.get(format)
     role = facts.pop("role", "user")  # of words alone; a payload says its own
-    try:
-        flat = is_flat(message)  # as most messages are; asked once, it saves two walks
-    except RuntimeError:
-        flat = False  # another thread changes it, as the next look at it will tell
-    payload = message if flat else registry.plain(message)
-    if type(payload) is str:
-        payload = shape.say(role, payload)
+    flat = False
+    if type(message) is str:
+        payload = shape.say(role, message)
+    else:
+        try:
+            # As most messages are; asked once, it saves two walks.
+            flat = is_flat(message)
+        except RuntimeError:
+            flat = False  # another thread changes it, as the next look at it will tell
+        payload = message if flat else registry.plain(message)
+        if type(payload) is str:
+            payload = shape.say(role, payload)
     if type(payload) not in (dict, list):
         raise InvalidMessage(
             problem=f"{kind_of(message)} is not a message", place="the message"
