@@ -28,6 +28,7 @@ def stores_at(path: str) -> list[tuple[str, str]]:
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
     """What a path is; None when nobody knows."""
+    # Ours first: its first page tells, where readers of others may need a copy.
     if module_of(OWN, "subject").recognises(Path(path)):
         return OWN
     return foreign.kind_of(path)

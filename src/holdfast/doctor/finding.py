@@ -52,6 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
     session: str
     place: str
     measured: str
+    # Every kind of store has records of its own types; its remedies know them.
     rows: tuple[Any, ...] = ()
     data: Any = None
 

@@ -25,6 +25,7 @@ class Totals(msgspec.Struct, frozen=True):
     policies: dict[str, int]
     rules: dict[str, int]
     not_examined: dict[str, int]
+    # None when no healing was asked for; 0 when there was nothing to heal.
     changes: int | None = None
     left: int | None = None
 
@@ -59,4 +60,5 @@ def totals(
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:
+    # Sorted, so that a report does not depend on which store was looked at first.
     return dict(sorted(Counter(words).items()))

@@ -123,6 +123,7 @@ def _aside(message: holdfast.Message) -> JsonObject:
     return {
         "id": message.id,
         "role": role,
+        # goose counts in seconds.
         "created": message.at // 1000,
         "content": content,
         "metadata": hidden,

@@ -60,6 +60,7 @@ def html(pieces: Iterable[Piece]) -> Iterator[str]:
                 yield item if listing else f"<ul>\n{item}"
                 listing = True
             case Heading(level, text, role):
+                # Only words that are known to be ours become markup (I-20).
                 whose = f' class="{role}"' if role in ROLES else ""
                 yield f"<h{level}{whose}>{_safe(text)}</h{level}>"
             case Remark(text, quoted):
@@ -68,6 +69,8 @@ def html(pieces: Iterable[Piece]) -> Iterator[str]:
                     remark += f"<code>{_safe(one_line(quoted))}</code>"
                 yield f"<p>{remark}</p>"
             case Paragraph(text, title):
+                # Browsers drop a line feed right after `<pre>`. This one is put there
+                # to be dropped, so that a text that begins with one keeps it.
                 heading = f"<h4>{_safe(title)}</h4>\n" if title else ""
                 yield f"{heading}<pre>\n{_safe(text)}</pre>"
     if listing:

@@ -16,6 +16,8 @@ def markdown(pieces: Iterable[Piece]) -> Iterator[str]:
     for piece in pieces:
         match piece:
             case Title(text):
+                # Titles and headings are in our words; all that others said comes in
+                # the other pieces.
                 yield from (f"# {text}", "")
             case Fact(name, text):
                 yield f"* {name}: {_code(text)}"
@@ -42,6 +44,8 @@ def _code(text: str) -> str:
     text = one_line(text)
     if "`" not in text:
         return f"`{text}`"
+    # Spaces, so that a backtick of the text does not touch the fence; a renderer takes
+    # one off at each end.
     fence = "`" * (1 + _longest_run(text))
     return f"{fence} {text} {fence}"
 

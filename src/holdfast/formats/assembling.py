@@ -22,6 +22,8 @@ class Assembling:
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         self._note = note
+        # Pieces are joined only when the message is asked for: a text that grew by `+=`
+        # would be copied with every delta.
         self._grown: dict[int, dict[str, list[str]]] = {}
         self._calls: dict[int, dict[str, str]] = {}
         self._parts: dict[int, Any] = {}
@@ -41,6 +43,8 @@ class Assembling:
 
     def fold(self, deltas: Sequence[Delta]) -> None:
         """Adds deltas to the message."""
+        # A `raw` delta matches nothing here: a chunk that could not be read is kept in
+        # the journal alone.
         for kind, index, value in deltas:
             if kind in GROWING:
                 self._grown.setdefault(index, {}).setdefault(kind, []).append(value)
@@ -66,6 +70,7 @@ class Assembling:
         usage = None
         if self._usage:
             usage = Usage(**self._usage)
+        # A partial message is never plain: repair has to choose what of it is shown.
         note = msgspec.structs.replace(
             note,
             partial=not self._complete,
@@ -105,6 +110,7 @@ def counts(usage: Any, **paths: str) -> dict[str, int]:
         number = usage
         for step in path.split("."):
             number = field(number, step)
+        # `True` is an int to Python, and would count as one token.
         if isinstance(number, int) and not isinstance(number, bool):
             found[name] = number
     return found
@@ -115,4 +121,5 @@ def name_of(value: Any, field_name: str) -> str | None:
     name = field(value, field_name)
     if name is None:
         return None
+    # The note's fields are text: with anything else it could not be decoded (I-25).
     return str(name)

@@ -45,6 +45,7 @@ class CallNames:
         if self._strict:
             call_id = _NAME_REFUSED.sub("_", call_id)
         elif call_id.isspace():
+            # Providers refuse a blank id like a missing one.
             call_id = ""
         return call_id[: self._length_max] or "call"
 

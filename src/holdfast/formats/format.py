@@ -103,13 +103,17 @@ class BuiltInFormat:
     """
 
     name: str
+    # Classes: a function would be bound as a method, and be given `self` first.
     _writer: Callable[[Read, set[str]], Shaper]
     _assembly: Callable[[Callable[[Payload], MessageNote]], Assembly]
 
     def __init__(self, read: Read) -> None:
+        # Handed in, since a dialogue may hold messages of any format and the registry,
+        # which knows them all, imports this module.
         self._read_any = read
 
     def say(self, role: Role, text: str) -> Payload:
+        # OpenAI's two APIs and Anthropic's agree on this; other formats override it.
         return {"role": role, "content": text}
 
     def note(self, payload: Payload) -> MessageNote:
@@ -123,9 +127,12 @@ class BuiltInFormat:
         first: bool,
         goes_on: bool = False,
     ) -> list[Shaped]:
+        # `first` and `goes_on` make a difference to Anthropic's API only.
         return self._writer(self._read_any, used).shape(steps)
 
     def close(self, payloads: list[Payload], instructions: str | None) -> list[Payload]:
+        # A context is closed twice, for its instructions with an empty list and for its
+        # last messages without instructions: nothing here may depend on both at once.
         if instructions is None or is_blank(instructions):
             return payloads
         return [self.say("system", instructions), *payloads]

@@ -42,6 +42,8 @@ class GooseAssembly(Assembling):
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         super().__init__(note)
+        # Both change when chunks are taken, not when deltas are folded: deltas that are
+        # read back from the journal carry their index.
         self._next = 0
         self._growing = False
 
@@ -109,6 +111,8 @@ class Goose(BuiltInFormat):
         if not isinstance(content, list):
             raise InvalidMessage(problem="content is a list of blocks", place="content")
         role = _ROLES.get(payload["role"], "user")
+        # A plain payload is passed on unread, so an odd role is never plain. Stores
+        # also hold blocks that are no objects, and `is_words` asks each for its type.
         is_whole = all(isinstance(block, dict) for block in content)
         if payload["role"] in _SPEAKERS and is_whole and is_words(content, ("text",)):
             return MessageNote(role=role, format=NAME)
@@ -135,6 +139,7 @@ def _part(block: Any, *, speaks: bool) -> Part:
         return Thinking(text(block.get("thinking")), signed=signed)
     if kind == "redactedThinking":
         return Thinking("", signed=not is_blank(block.get("data")))
+    # Only a model calls tools: in a user's message nobody would ever have run it.
     if kind in _CALLS and speaks:
         return _call(block)
     if kind == "toolResponse":
@@ -161,6 +166,7 @@ def _result(block: Block) -> Result:
     result = fields(block.get("toolResult"))
     if "error" in result:
         return Result(call_id, text(result["error"]) or "error", error=True)
+    # Earlier releases store the list of blocks itself, later ones an object with it.
     value = result.get("value")
     if isinstance(value, dict):
         error = value.get("isError") is True

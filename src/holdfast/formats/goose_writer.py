@@ -25,6 +25,8 @@ class GooseWriter(DialogueWriter):
 
     def write(self, step: Step, *, joined: bool) -> Block | None:
         blocks = self._blocks(step)
+        # Thinking alone says nothing. `all` of no blocks is true, so that an empty
+        # message is left out as well.
         if all(block["type"] in ("thinking", "redactedThinking") for block in blocks):
             return None
         role = "assistant" if step.role == "assistant" else "user"
@@ -38,6 +40,7 @@ class GooseWriter(DialogueWriter):
         stored = self._own_payload(step)
         if stored is not None:
             return dict(stored)
+        # goose's metadata has both flags, or is damaged. Its times are in seconds.
         metadata = {"userVisible": True, "agentVisible": True}
         return {"id": source.id, "created": source.at // 1000, "metadata": metadata}
 

@@ -8,6 +8,8 @@ value.
 
 from typing import Any
 
+# Servers repeat these with every piece, as OpenRouter does in `reasoning_details`:
+# joined like words, they would be doubled.
 _REPLACED = frozenset({"id", "type", "index", "format", "name", "role"})
 
 
@@ -22,6 +24,7 @@ def merged(before: Any, piece: Any, key: str = "") -> Any:
         return {**before, **grown}
     if isinstance(before, list) and isinstance(piece, list):
         return _merged_items(before, piece)
+    # A null adds nothing, and must not erase what came before.
     return before if piece is None else piece
 
 

@@ -40,6 +40,7 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
 }
 _KEYS = frozenset({"role", "parts"})
+# Parts that grew at one index stand in this order: a model thinks before it speaks.
 _GROWN = {"thinking": Thinking, "text": Text, "refusal": Refusal}
 
 
@@ -50,6 +51,8 @@ class _NeutralWriter(DialogueWriter):
 
     def write(self, step: Step, *, joined: bool) -> Block | None:
         parts = self._blocks(step)
+        # Left out, it would bring two messages of the user's together, so what `_block`
+        # can't say for the model is named. `all` of no parts is true, as it should be.
         if step.role == "assistant" and all(
             part["type"] == "thinking" for part in parts
         ):
@@ -134,6 +137,8 @@ class Neutral(BuiltInFormat):
             raise InvalidMessage(problem="`parts` is a list", place="parts")
         for index, part in enumerate(parts):
             check_block(part, f"parts[{index}]")
+        # A plain payload is sent unread. So it is never a result, which must be paired
+        # with its call, and has no other keys: those may be private.
         if role != "tool" and payload.keys() <= _KEYS and is_words(parts, ("text",)):
             return MessageNote(role=role, format=NAME)
         return note_of(NAME, role, self.read(payload))
@@ -147,5 +152,7 @@ def _part(part: Block) -> Part:
     try:
         read: Part = msgspec.convert(part, Part)
     except msgspec.ValidationError:
+        # Of a later release, or not as its type says: `read` never raises, and the raw
+        # part is carried along.
         return Other(part["type"])
     return read

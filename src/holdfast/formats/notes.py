@@ -19,6 +19,7 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
     for piece in pieces:
         part = piece.part
         if isinstance(part, Call):
+            # Empty text is no JSON either: the call may have been cut before it.
             whole = parsed(part.arguments) is not NOT_JSON
             calls.append(CallNote(part.id, part.name, whole=whole))
         elif isinstance(part, Result):
@@ -32,6 +33,7 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
         plain=False,
         calls=tuple(calls),
         answers=tuple(result.call_id for result in results),
+        # `all` of no results is true, and a message without any has not failed.
         failed=bool(results) and all(result.error for result in results),
     )
 
@@ -77,6 +79,8 @@ def is_words(content: Any, kinds: tuple[str, ...]) -> bool:
         return not is_blank(content)
     if not isinstance(content, list) or not content:
         return False
+    # A single blank block is enough for a provider to refuse the request (FAULTS E10),
+    # so such a message can't be passed on unread.
     return all(
         block.get("type") in kinds and not is_blank(block.get("text"))
         for block in content

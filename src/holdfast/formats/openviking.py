@@ -44,6 +44,7 @@ _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
+    # Such a line holds calls with their results, and only the agent makes calls.
     "tool": "assistant",
 }
 _OPEN = ("pending", "running")
@@ -80,6 +81,8 @@ class _OpenVikingWriter(DialogueWriter):
         parts = self._blocks(step)
         if not parts:
             return None
+        # The stored role stays: a line that only carries tools counts as the agent's
+        # here, but in OpenViking's own file it may be the user's.
         return {**base, "role": base.get("role", step.role), "parts": parts}
 
     def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
@@ -87,6 +90,7 @@ class _OpenVikingWriter(DialogueWriter):
         if isinstance(part, Call):
             # A copy: the result is going to be written into it.
             made = dict(piece.raw) if own else self._call(part)
+            # Its message comes after its blocks, and is going to stand at this place.
             self._open.append((len(self._out), made))
             return made
         if own and piece.raw is not None:
@@ -118,6 +122,7 @@ class _OpenVikingWriter(DialogueWriter):
         made["tool_status"] = "error" if result.error else "completed"
         made["tool_output"] = result.content
         payload, shown = self._out[place]
+        # Call and result may have been one line, whose id must not be named twice.
         self._out[place] = payload, tuple(dict.fromkeys((*shown, *ids)))
 
 

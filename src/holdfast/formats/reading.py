@@ -82,9 +82,12 @@ def parsed(words: str) -> Any:
     try:
         return _decode(words)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        # Lone surrogates fail before msgspec gets to read them, and deep nesting may
+        # exhaust the stack.
         return NOT_JSON
 
 
 def dumped(value: Any) -> str:
     """A value as JSON text."""
+    # Unlike msgspec's encoder, `freeze` takes lone surrogates (FAULTS H7).
     return freeze(value).decode()

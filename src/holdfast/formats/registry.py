@@ -26,6 +26,7 @@ _formats: dict[str, Format] = {}
 
 def get(name: str) -> Format:
     """The format of this name; `InvalidMessage` tells which there are."""
+    # Looked up first: a registered format may replace one of ours.
     found = _formats.get(name)
     if found is None:
         if name not in _OWN:
@@ -33,6 +34,7 @@ def get(name: str) -> Format:
                 problem=f"`{name}` is not a format; known are {', '.join(known())}",
                 place="format",
             )
+        # Two threads may get here: formats hold no state, so either object will do.
         module, kind = _OWN[name]
         found = _formats[name] = getattr(import_module(module), kind)(read)
     return found
@@ -56,11 +58,15 @@ def register(format: Format) -> None:
 def read(format_name: str, body: bytes) -> list[Piece]:
     """A frozen payload as pieces: what repair and formats use for messages of any format."""
     payload = thaw(body)
+    # These are bytes from the store, not an argument: what is wrong with them is
+    # damage, and `InvalidMessage` would blame the caller.
     if not isinstance(payload, dict | list):
         raise Damaged(
             where="a payload", problem=f"a {type(payload).__name__} is not a message"
         )
     if not is_known(format_name):
+        # Written by a later release, or by a program that had registered its own
+        # format. The name comes from the store too, and may be of any length.
         raise Damaged(
             where="a payload",
             problem=f"`{format_name[:40]}` is not a format that this release knows",

@@ -31,6 +31,7 @@ def is_flat(value: Any) -> bool:
     """Whether this is a dict of nothing but JSON's own scalars, as most messages are: there is
     nothing to look into.
     """
+    # Exact types only: a subclass of the caller's own may answer anything, or raise.
     return (
         type(value) is dict
         and _SCALARS.issuperset(map(type, value.values()))
@@ -48,6 +49,7 @@ def _plain(value: Any, depth: int) -> Any:
         return _dict(value, kind, depth)
     if issubclass(kind, list | tuple):
         items = list if issubclass(kind, list) else tuple
+        # The base class is asked: a subclass may have an iterator of its own.
         out = [_plain(item, depth + 1) for item in items.__iter__(value)]
         return value if kind is list and _is_same(out, value) else out
     if issubclass(kind, str | int | float):
@@ -57,6 +59,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 def _dumped(value: Any, kind: type) -> Any:
     """An SDK's object as the API said it; what is none comes back as it is."""
+    # A class has the method as well, and nothing to dump.
     dump = None if issubclass(kind, type) else getattr(value, "model_dump", None)
     if dump is None:
         return value

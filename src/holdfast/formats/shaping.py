@@ -28,12 +28,14 @@ class DialogueWriter:
     """
 
     name: str
+    # None is never merged: a tool's message answers one call, and has that call's id.
     sides: dict[str, str | None] = {
         "user": "user",
         "assistant": "assistant",
         "tool": None,
         "system": None,
     }
+    # The limit of the Responses API; formats with no known limit use it too.
     id_length_max = 64
     has_strict_ids = False
 
@@ -58,10 +60,13 @@ class DialogueWriter:
                 try:
                     payload = _decode(source.body)
                 except msgspec.DecodeError:
+                    # It reads numbers that msgspec does not, and reports real damage.
                     payload = thaw(source.body)
             else:
                 payload = self.write(step, joined=joins)
                 if payload is None:
+                    # A step that shows nothing does not keep its neighbours from
+                    # merging.
                     continue
             shaped = payload, step.shows if source is None else (source.id,)
             # Neighbours are gathered and joined once: joined two by two, a long run would be copied

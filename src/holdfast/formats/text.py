@@ -27,13 +27,17 @@ class TextAssembly:
 
     def take(self, chunk: Any) -> list[Delta]:
         if type(chunk) is not str:
+            # Not `isinstance`, which believes what an object says of itself.
             if not issubclass(type(chunk), str):
                 problem = (
                     f"a text stream has strings, not a {type(chunk).__name__}; name the "
                     "stream's format"
                 )
                 raise InvalidMessage(problem=problem, place="the chunk")
+            # A member of a string enum, for one: from the journal it comes back as
+            # plain text, and a live message must not differ from that.
             chunk = str.__str__(chunk)
+        # Without a delta there is no journal row, and nobody waits for a sync.
         return [("text", 0, chunk)] if chunk else []
 
     def fold(self, deltas: Sequence[Delta]) -> None:

@@ -15,6 +15,7 @@ _START = re.compile(rb'\{"holdfast": ?[0-9]+ ?,')
 def is_written_out(path: StrPath) -> bool:
     """Whether this is a file that begins as such a session does."""
     try:
+        # A pipe is not read from: what is taken out is gone, and it may block.
         return stat.S_ISREG(Path(path).stat().st_mode) and bool(
             _START.match(read_start(path, 64))
         )

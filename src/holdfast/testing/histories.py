@@ -31,6 +31,7 @@ def hidden(store: Store, session: Session, n: int) -> None:
 
 def rewound(store: Store, session: Session, n: int) -> None:
     ids = said(session, n)
+    # As many rewinds in a long history as in a short one: `rewound_often` has many.
     for id in ids[:: n // 20]:
         session.rewind(id)
     # Back to the end, so that the view is long again.

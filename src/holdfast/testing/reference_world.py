@@ -307,6 +307,7 @@ def _owing(session: ReferenceSession, write: Write, now: float) -> ReferenceSess
     owed = {id: debt for id, debt in session.owed.items() if id != write.pays}
     claims = dict(session.claims)
     for owing in write.owes:
+        # The turn's end, from which on its replies are owed.
         last = write.drafts[-1]
         owed[owing.id] = OwedReply(
             owing.id, session.id, last.turn or 0, owing.reply_to, last.at

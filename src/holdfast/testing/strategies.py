@@ -27,14 +27,17 @@ words = st.sampled_from(
     ["Hello.", "Well?", "Ends in space. ", "é 漢 🙂", "a\n\nb", "", " ", "\n\t"]
 )
 # Mostly a few ids again and again: results must find calls, and the right ones.
+# Chat Completions takes 40 characters, the Responses API 64.
 call_ids = st.sampled_from(
     ["call_0"] * 5
     + ["call_1"] * 3
     + ["", " ", "toolu.x/1", "c" * 40, "c" * 41, "d" * 90]
 )
+# One character more than OpenAI takes in a name, and than Anthropic does.
 names = st.sampled_from(
     ["look", "", "a b", "mcp.files/read", "n" * 65, "n" * 129, "été"]
 )
+# Cut off, no object, or JSON to Python alone: a model may say anything.
 arguments = st.sampled_from(
     ["{}", '{"a": 1}', "", "[1]", '{"a": ', "NaN", "null", '"x"']
 )
@@ -204,6 +207,7 @@ _neutral_part = st.one_of(
 _neutral = st.one_of(
     _dicts(role="user", parts=st.lists(_neutral_talk, max_size=3)),
     _dicts(role="assistant", parts=st.lists(_neutral_part, max_size=4)),
+    # Exactly one: a tool's message answers one call.
     _dicts(role="tool", parts=st.tuples(_neutral_result).map(list)),
 )
 

@@ -15,6 +15,7 @@ def split_runs(rows: Rows) -> list[range]:
     """
     found = []
     start = 0
+    # One step beyond the last row, to close the last run.
     for index in range(1, len(rows) + 1):
         if index < len(rows) and _continues(rows[start], rows[index]):
             continue
@@ -44,8 +45,8 @@ def repeated_rows(rows: Rows) -> list[int]:
 
 
 def _gist(content: list[Any]) -> str:
-    """The same for blocks that are equal: rows of one id are looked up, not compared with each
-    other.
+    """A digest, equal for equal blocks: rows of one id are looked up by it and not compared with
+    each other.
     """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -2,6 +2,7 @@
 
 from holdfast.doctor.finding import Rule
 
+# In the order of `docs/rules.md`; remedies have an order of their own (`heal.session`).
 RULES: tuple[Rule, ...] = (
     Rule(
         name="goose/orphan-tool-request",

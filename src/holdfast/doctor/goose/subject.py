@@ -110,6 +110,7 @@ class GooseHealed(HealedSessions):
     def write(self, out: str) -> None:
         """goose's own JSON; `goose session import` takes each file."""
         sessions = list(self._sessions())
+        # Lazily: one session is held in memory at a time.
         cases = map(self._healed_case, sessions)
         write(cases, out, several=len(sessions) != 1)
 

@@ -41,6 +41,7 @@ def edits_rows(edits_of: Callable[[GooseCase], Edits]) -> Callable[[GooseCase], 
     not matter in which order they are made; changes are reported in the order of the edits.
     """
 
+    # The name of a remedy says which rule it is for (`rule_of`), so it has to stay.
     @wraps(edits_of)
     def remedy(case: GooseCase) -> Mended:
         changes = []
@@ -104,6 +105,7 @@ def made(
         message_id=MADE + digest[:32],
         role=role,
         content=content,
+        # goose reads rows by their time: another could part it from its neighbour.
         created=beside.created,
         metadata={**_flags(beside), OWN_NOTES: {"synthetic": True}},
     )
@@ -139,4 +141,5 @@ def kept(raw: bytes) -> dict[str, str]:
 
 def _flags(row: GooseRow) -> dict[str, Any]:
     metadata = metadata_of(row)
+    # A flag that is missing hides nothing, as in goose itself.
     return {flag: metadata.get(flag) is not False for flag in FLAGS}

@@ -2,6 +2,7 @@
 
 from holdfast.doctor.finding import Rule
 
+# In the order of `docs/rules.md`; healing goes by that of `detect.all`.
 RULES: tuple[Rule, ...] = (
     Rule(
         name="hermes/orphan-user",

@@ -31,6 +31,7 @@ def turns_speak_while_they_run(entries: Sequence[Entry]) -> Broken:
     it (I-7).
     """
     over: set[int | None] = set()
+    # What stands outside any turn needs no turn to have started.
     known: set[int | None] = {None}
     for entry in entries:
         if entry.kind == "turn":

@@ -43,6 +43,7 @@ def recognises(path: Path) -> bool:
         return (
             path.is_file()
             and is_sqlite(path)
+            # SQLite's file header keeps the application id here.
             and read_start(path, 100)[68:72] == APPLICATION_ID.to_bytes(4, "big")
         )
     except OSError:
@@ -69,6 +70,7 @@ class HoldfastRecords:
             self._copy.close()
             raise
         self._events: dict[str, list[AcceptedEvent]] | None = None
+        # After the engine was opened, which may have migrated the copy.
         self._states = {state.id: state for state in bare_states(str(self._copy.path))}
 
     def close(self) -> None:
@@ -97,6 +99,7 @@ class HoldfastRecords:
         journal = []
         # Only a running turn has words that are not in the log.
         if state.turn is not None:
+            # All of it: a message is put together from every row that it has there.
             journal = _or_none(self.engine.journal, state.id, limit=1_000_000)
         return SessionRecord(
             state,
@@ -145,6 +148,8 @@ class HoldfastRecords:
             if problem is not None:
                 # One by one, to see which of them can't be read.
                 page, problem = self._page(session, after, 1, bodies)
+            # Everything before the first entry that came is lost. If none came, only
+            # the next one counts as lost, and reading goes on behind it.
             for seq in range(after + 1, page[0].seq if page else after + 2):
                 lost[seq] = problem or "there is no such entry"
             for entry in page:

@@ -17,6 +17,7 @@ def _rule(
     severity: Severity = "error",
 ) -> Rule:
     """A rule. What is expected is one of the invariants, where it is named by its number."""
+    # The invariant's own sentence, so that rule and invariant can't drift apart.
     wanted = (
         f"{expected}: {INVARIANTS[expected]}" if expected in INVARIANTS else expected
     )

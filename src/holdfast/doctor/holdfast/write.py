@@ -78,6 +78,7 @@ def _parent(records: HoldfastRecords, state: SessionState) -> str | None:
 
 def _ordered(places: dict[str, Place]) -> Iterable[str]:
     """Those that others depend on first; a ring of them is broken where it is met."""
+    # A session without a parent, or the first of its key, waits for nobody.
     done: set[str | None] = {None}
     waiting = sorted(places)
     while waiting:

@@ -74,6 +74,7 @@ def _gist(item: Item) -> bytes:
     """
     line = item.line
     said = line.payload if isinstance(line, ForeignMessage) else line.text
+    # A digest is remembered for each item of a session, and not its words.
     text = json.dumps(said, sort_keys=True, default=repr)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

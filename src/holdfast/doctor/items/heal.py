@@ -87,6 +87,7 @@ def _answered(item: Item, call: str) -> Item:
         payload=_result(line.format, line.payload, call),
         format=line.format,
         at=line.at,
+        # The result of a call on a branch that was left stays on that branch.
         labels={**line.labels, "interrupted": True},
     )
     return Item(made, answers=(call,))

@@ -55,6 +55,7 @@ def findings_of(folder: SessionFolder) -> tuple[Finding, ...]:
 
 def is_torn(record: MessageLine) -> bool:
     """Whether a write was cut off here: only the last line of a file can be torn."""
+    # A line that is JSON, and no message, was written like that.
     return record.last and record.problem.startswith(NOT_JSON)
 
 

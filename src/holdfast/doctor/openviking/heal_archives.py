@@ -88,6 +88,7 @@ def _without(folder: SessionFolder, archive: Archive) -> SessionFolder:
 
 def _retained(folder: SessionFolder, archive: Archive) -> SessionFolder:
     """The folder with an archive that says that all it holds is live."""
+    # Never empty: an archive comes here only for messages that nothing else has.
     ids = [record.id for record in messages(archive.records)]
     meta = dict(archive.meta.data)
     # With a count of tokens it would promise an overview, which it does not have.

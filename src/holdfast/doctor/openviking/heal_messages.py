@@ -106,6 +106,7 @@ def end_tools(folder: SessionFolder, rule: str) -> Mended:
     """Calls whose outcome nobody knows say so."""
 
     def ended(part: Part) -> Part:
+        # What had come of the output by then is kept.
         output = part.get("tool_output") or INTERRUPTED
         return {**part, "tool_status": "error", "tool_output": output}
 

@@ -75,6 +75,7 @@ def _meta(folder: SessionFolder) -> Data:
                 times.append(at)
     first, last = (times[0], times[-1]) if times else ("", "")
     return {
+        # Where two directories have the same name, the reader's id is a path.
         "session_id": folder.id.rpartition("/")[2],
         "created_at": first,
         "updated_at": last,

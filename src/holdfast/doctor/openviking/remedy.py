@@ -23,6 +23,7 @@ def each_file(
     """The folder with every file of messages changed that counts; `change` gets its place and its
     lines.
     """
+    # Without archives that never took effect: their messages are changed as live ones.
     counted = {place for place, _ in files(folder)}
     archives = []
     for archive in folder.archives:

@@ -47,6 +47,7 @@ class OpenVikingSubject(Subject):
 
     def examine(self, session: str | None = None) -> Iterator[Examined]:
         for folder in self.folders(session):
+            # By id: what a commit retained is in its archive, and live as well.
             ids = set().union(*map(ids_of, all_files(folder)))
             found = [
                 one for one in findings_of(folder) if one.rule.name not in self._ignored

@@ -84,6 +84,7 @@ class Anthropic(BuiltInFormat):
         if isinstance(content, str):
             content = content.rstrip()
         elif content[-1]["type"] == "text":
+            # Blank texts were left out when it was shaped: some of this one stays.
             *before, block = content
             content = [*before, {**block, "text": block["text"].rstrip()}]
         if content == last["content"]:

@@ -80,6 +80,8 @@ class AnthropicAssembly(Assembling):
             block = {"type": "tool_use", **block, **call}
         arguments = self._joined(index, "arguments")
         if call is not None or arguments is not None:
+            # A call without arguments brings no words for them, so only the message's
+            # end tells an empty input from one that has not come yet.
             block.update(_input(arguments, whole=self._complete))
         for kind in ("text", "thinking", "signature"):
             grown = self._joined(index, kind)

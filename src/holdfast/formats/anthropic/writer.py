@@ -19,6 +19,7 @@ from holdfast.formats.reading import (
 from holdfast.formats.shaping import NO_OUTPUT, DialogueWriter, stand_in, stand_ins
 
 NAME = "anthropic"
+# OpenAI allows half as much; a name is cut no shorter than this API requires.
 NAME_LENGTH_MAX = 128
 MEDIA = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
@@ -61,6 +62,8 @@ class AnthropicWriter(DialogueWriter):
             blocks = [self._result(block) for block in results]
         if not blocks:
             return None
+        # Whole responses are stored with their id, usage and stop reason, which the API
+        # does not take back.
         return {"role": role, "content": blocks}
 
     def join(self, payloads: Sequence[Any]) -> Block:
@@ -162,6 +165,7 @@ def _is_served_use(block: Block) -> bool:
 
 def _is_served_result(block: Block) -> bool:
     kind: str = block["type"]
+    # A `tool_result`, which the caller gives, does not end like this.
     return kind.endswith("_tool_result")
 
 
@@ -190,6 +194,7 @@ def _with_sendable_thinking(blocks: list[Block], *, joined: bool) -> list[Block]
             signed = signed and _is_signed(block)
         else:
             rest.append(block)
+    # Joined to the message before it, thinking would no longer open a message.
     if signed and _is_in_place(kinds) and not joined:
         return blocks
     return rest

@@ -122,6 +122,7 @@ def _check_call(call: Any, place: str) -> None:
 
 
 def _pieces(payload: Block, content: Any) -> Iterator[Piece]:
+    # The first that is there: both are spellings of the same thought.
     for key in REASONING_KEYS:
         thought = payload.get(key)
         if isinstance(thought, str):
@@ -132,6 +133,8 @@ def _pieces(payload: Block, content: Any) -> Iterator[Piece]:
     else:
         for block in content or ():
             yield Piece(_part(block), block)
+    # `note` has checked content and calls, and nothing that servers add to a message:
+    # from here on a value may be of any type.
     audio = fields(payload.get("audio"))
     if not is_blank(audio.get("transcript")):
         yield Piece(Text(audio["transcript"]))

@@ -62,6 +62,7 @@ class ChatWriter(DialogueWriter):
     """
 
     name = NAME
+    # OpenAI's limit in this API; Responses takes 64.
     id_length_max = 40
     # Results stand between the last calls and what comes next; so it is before the first message.
     _answered = True
@@ -118,6 +119,8 @@ class ChatWriter(DialogueWriter):
         _settle_audio(payload)
         content = payload.get("content")
         calls = [self._call(call) for call in calls_in(payload)]
+        # It is one of `calls` now: its result is sent with role `tool`, and that role
+        # needs a call with an id.
         payload.pop("function_call", None)
         if calls:
             payload["tool_calls"] = calls
@@ -146,6 +149,7 @@ class ChatWriter(DialogueWriter):
             words = {"arguments": whole_arguments(said.get("arguments"))}
         name = function_name(text(said.get("name")))
         fitting = without({**said, "name": name, **words}, _BY_CLIENTS)
+        # Gemini wants its signature of the call back, which is in `extra_content`.
         more = without(call, _CALL_BY_CLIENTS)
         return {**more, "id": given, "type": kind, kind: fitting}
 
@@ -244,6 +248,7 @@ def _joined_content(payloads: Sequence[Any]) -> Any:
         if isinstance(content, list) or not is_blank(content):
             contents.append(content)
     if all(isinstance(content, str) for content in contents):
+        # Calls without any words have null for content, not an empty text.
         return "\n\n".join(contents) or None
     blocks: list[Block] = []
     for content in contents:

@@ -46,6 +46,7 @@ _ROLES: dict[str, Role] = {
     "assistant": "assistant",
 }
 _WORDS = ("input_text", "output_text")
+# All keys that the API takes in a message: with any other one it can't be sent unread.
 _MESSAGE_KEYS = frozenset({"type", "role", "content", "id", "status", "phase"})
 
 
@@ -71,6 +72,8 @@ class OpenAIResponses(BuiltInFormat):
             roles = [_role(payload, "")]
         if items and all(_is_plain(item) for item in items):
             return MessageNote(role=roles[0], format=NAME)
+        # A response that holds outputs of server-run tools is still the model's. For a
+        # lone result, `note_of` sets the role to `tool`.
         role: Role = next((role for role in roles if role != "tool"), "assistant")
         return note_of(NAME, role, self.read(payload))
 
@@ -122,6 +125,8 @@ def _pieces(item: Block, served: Collection[str] = ()) -> list[Piece]:
 
 
 def _item_part(kind: str, item: Block, served: Collection[str]) -> Part:
+    # The server has answered it: read as a call, it would be given a second result. An
+    # id that is no text may have no hash to be looked up by.
     if text(item.get("call_id")) in served:
         return Other(kind)
     if kind in SAID or kind in RUN:
@@ -143,6 +148,7 @@ def _part(block: Block) -> Part:
         return Refusal(text(block.get("refusal")))
     if kind == "input_image":
         return image(block.get("image_url"))
+    # Shown to people and other providers: `[file]`, not `[input_file]`.
     return Other(kind.removeprefix("input_"))
 
 

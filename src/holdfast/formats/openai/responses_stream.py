@@ -28,6 +28,7 @@ _GROWS = {
     "response.code_interpreter_call_code.delta": ("arguments", None, 0),
     "response.audio.transcript.delta": ("text", None, _TRANSCRIPT),
 }
+# Incomplete is an end too: the model stopped at a limit, and no more will come.
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _FAILURES = frozenset({"response.failed", "response.cancelled"})
 _SERVED = {"mcp_call": "arguments", "code_interpreter_call": "code"}
@@ -106,6 +107,8 @@ class ResponsesAssembly(Assembling):
         # A failed response has no end: what had arrived of it stays a partial message.
         if kind in _FAILURES:
             return [("meta", 0, facts)]
+        # The last event repeats all items: only words that no delta has brought are
+        # added, so that what was shown is what the message says.
         out: Deltas = []
         output = plain(field(response, "output"))
         for place, item in enumerate(output or ()):
@@ -127,6 +130,7 @@ class ResponsesAssembly(Assembling):
             for place in sorted(self._grown)
             if place // _STRIDE * _STRIDE == index
         ]
+        # Without deltas there is nothing to add to what the server itself said of it.
         if item.get("status") == "completed" or not (places or index in self._calls):
             return item
         kind = item.get("type") or self._kind(index, places)

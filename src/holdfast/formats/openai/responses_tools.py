@@ -41,6 +41,7 @@ def answered_within(items: Sequence[Any]) -> set[str]:
             made.add(_call_id(item))
         elif kind in OUTPUTS:
             given.add(_call_id(item))
+    # Without an id, nothing tells that a call and an output belong together.
     return made & given - {""}
 
 
@@ -71,12 +72,14 @@ def made_output(kind: str, call_id: str, words: str, *, error: bool) -> Block | 
     """
     item: Block = {"type": f"{kind}_output", "call_id": call_id}
     if kind == "computer_call":
+        # The API takes a screenshot for an answer, and nothing else.
         if not words.startswith(("data:image/", "http://", "https://")):
             return None
         return {**item, "output": {"type": "computer_screenshot", "image_url": words}}
     if kind == "local_shell_call":
         return {"type": f"{kind}_output", "id": call_id, "output": words}
     if kind == "shell_call":
+        # The API asks for an exit code, and words have none: 1 stands for any failure.
         outcome = {"type": "exit", "exit_code": int(error)}
         return {**item, "output": [{"stdout": words, "stderr": "", "outcome": outcome}]}
     if kind == "apply_patch_call":
@@ -89,6 +92,7 @@ def own_output(kind: str, call_id: str, item: Block) -> Block | None:
     if item.get("type") != f"{kind}_output":
         result = result_of(item)
         return made_output(kind, call_id, result.content, error=result.error)
+    # A patch is answered by its status, and may say nothing more.
     if kind in RUN and not item.get("output") and kind != "apply_patch_call":
         return None
     if kind == "local_shell_call" and not item.get("call_id"):

@@ -82,6 +82,7 @@ class ResponsesWriter(DialogueWriter):
         if type(payload) is list:
             self._group(payload, ids, intact=True)
         elif self._open and step.role == "assistant":
+            # Reasoning waits for what it led to, and this is it: both go out now.
             self._group([payload], ids, intact=True)
         else:
             self._out.append((payload, ids))
@@ -91,6 +92,7 @@ class ResponsesWriter(DialogueWriter):
             items, intact = self._assistant(step)
             self._group(items, ids, intact=intact)
             return
+        # Somebody else speaks: what the reasoning led to is not in this dialogue.
         self._open.clear()
         item: Block | None
         if step.role == "tool":
@@ -123,6 +125,8 @@ class ResponsesWriter(DialogueWriter):
     def _assistant(self, step: Step) -> tuple[list[Block], bool]:
         """A message's items, and whether they are just what the model said."""
         payload = self._own_payload(step)
+        # Of another format, or changed by repair: it is no longer the response that the
+        # server knows, so nothing of it may keep its ids.
         if payload is None:
             return [self._call(item)[0] for item in self._said(step)], False
         assert step.source is not None
@@ -172,6 +176,7 @@ class ResponsesWriter(DialogueWriter):
             fitting["arguments"] = whole_arguments(item.get("arguments"))
         elif kind == "custom_tool_call":
             fitting["input"] = text(item.get("input"))
+        # The very item that was stored: reasoning may stand before it (I-14).
         if fitting.items() <= item.items():
             return item, True
         return {**item, **fitting}, False
@@ -192,6 +197,7 @@ class ResponsesWriter(DialogueWriter):
         # Outputs of the tools that OpenAI defines have shapes of their own.
         if kind in SAID:
             output = _without_blanks(output)
+        # No words can stand for a screenshot.
         if kind != "computer_call" and _says_nothing(output):
             output = NO_OUTPUT
         return {**item, "output": output}
@@ -208,6 +214,8 @@ class ResponsesWriter(DialogueWriter):
         name = RUN[kind][0]
         ids = out[place][1]
         first = place
+        # To the first item of the call's message, and to reasoning stored as a message
+        # before it: without the call, all of these lose their server-side ids.
         while first and (out[first - 1][1] == ids or _is_reasoning(out[first - 1][0])):
             first -= 1
         words: list[Shaped] = []
@@ -240,6 +248,8 @@ class ResponsesWriter(DialogueWriter):
     def _block(self, piece: Piece, role: Role, *, own: bool) -> Any:
         """A part of what somebody other than the model said; None where it can't be said."""
         part: Part = piece.part
+        # Worded anew even where it is this API's own block: `output_text` is refused in
+        # a message that is not the model's.
         if isinstance(part, Text | Refusal):
             return (
                 None

@@ -37,6 +37,7 @@ from holdfast.importers.values import JsonObject, milliseconds
 _ROLES_OF_MESSAGES = {"tool": "tool", "function": "tool", "assistant": "assistant"}
 SESSIONS, MESSAGES, BRANCHES = "agent_sessions", "agent_messages", "message_structure"
 MAIN = "main"
+# The definitions of tables begin on the first page, and no page of SQLite is larger.
 _START = 1 << 16
 _NEEDED = {MESSAGES: {"session_id", "message_data"}}
 _MARKS = (b"agent_sessions", b"agent_messages", b"message_data")
@@ -49,6 +50,7 @@ def recognises(path: Path) -> bool:
     try:
         return has_columns(path, _NEEDED)
     except NoRoom:
+        # An `OSError`, but one that says nothing of this file.
         raise
     except (StoreUnavailable, *TROUBLE, OSError):
         return _has_marks(path)
@@ -103,6 +105,7 @@ class AgentsReader(ItemReader):
                     lines=(),
                     opened_at=milliseconds(opened.get(name)),
                 )
+                # Rows that were found past a damaged page may come last.
                 items = partial(self._items, name, sorted(own), branches)
                 yield ItemSession(found, items)
 

@@ -21,6 +21,7 @@ from holdfast.importers.values import (
 
 _LEFT, _ALONG, _APART = range(3)
 SPOKEN = ("user", "assistant")
+# From the weakest to the strongest: `title` takes the last of these that is there.
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 # Types of lines in which nobody says anything, as of release 2.1.325.
 NOTES = frozenset(

@@ -51,6 +51,7 @@ from holdfast.importers.values import (
 
 _WORDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 _AGENT = "agent-"
+# A name that begins with a dot could lead out of the folder.
 _OUTPUT = re.compile(r"[/\\]tool-results[/\\]([\w-][\w.-]{0,200})")
 
 
@@ -216,6 +217,7 @@ def _items(
     path: Path, branches: Branches, session: str, outputs: _Outputs
 ) -> Iterator[Found]:
     counted: set[str] = set()
+    # Otherwise an empty file would pass for a healthy session.
     if path.stat().st_size == 0:
         yield UnreadableRecord(session, "the whole file", "it is empty")
     for raw in lines(path):
@@ -277,6 +279,7 @@ def _item(
         prompt = ForeignMessage(uuid, place, "user", payload, "anthropic", at, labels)
         return Item(prompt, id=uuid, says=not labels)
     content = line["message"].get("content")
+    # Without words it can't stand for anything, and is a message like any other.
     if line.get("isCompactSummary") is True and (text := _text(content)):
         kept = branches.keeps.get(uuid, ())
         return Item(

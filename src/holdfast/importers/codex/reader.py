@@ -78,6 +78,7 @@ class _Part:
     """
 
     def __init__(self, path: Path, cut: int | None, *, is_first: bool) -> None:
+        # Only a database has a log beside it.
         self.copy = PrivateCopy(path, beside=())
         self.rollout = Rollout(self.copy.path, cut=cut)
         self._name = "" if is_first else path.stem.rpartition("_")[2]
@@ -204,6 +205,7 @@ def _instructions(meta: JsonObject) -> str | None:
 def _items(parts: list[_Part], session: str) -> Iterator[Found]:
     said = _SaidSinceCompaction()
     for part in parts:
+        # Otherwise an empty file would pass for a healthy session.
         if part.copy.path.stat().st_size == 0:
             yield UnreadableRecord(session, "the whole file", "it is empty")
         yield from _items_of(part, session, said)
@@ -281,6 +283,7 @@ def _opened(line: Any) -> tuple[str, Any, str]:
     if kind in BARE:
         return "response_item", line, ""
     if kind not in KNOWN:
+        # Of a release to come: `Rollout` counts it among what nobody here knows.
         return "other", {}, ""
     payload = line.get("payload")
     if not isinstance(payload, dict):

@@ -113,6 +113,7 @@ def _labels(row: GooseRow) -> JsonObject:
         labels["visible_to_user"] = False
     noted = (row.metadata or {}).get(OWN_NOTES)
     for key, value in object_or_empty(noted).items():
+        # Flags alone are labels: a note may also carry blocks, or broken bytes.
         if isinstance(value, bool):
             labels[key] = value
     return labels

@@ -99,6 +99,7 @@ class GooseDatabase(GooseStore):
         parents: JsonObject = {}
         for number, columns in self._tables.whole_rows("sessions"):
             name = named(columns.get("id"))
+            # The first row counts, should a damaged table have an id twice.
             found.setdefault(name, number)
             parents.setdefault(name, columns.get("parent_session_id"))
 
@@ -148,6 +149,7 @@ class GooseDatabase(GooseStore):
         if "session_id" not in columns:
             return ()
         names = ("created_timestamp", "input_tokens", "output_tokens", "is_compaction")
+        # Schemas differ in their columns, and the version is not trusted to tell which.
         wanted = ", ".join(name if name in columns else "NULL" for name in names)
         query = f"SELECT {wanted} FROM usage_ledger WHERE session_id = ? ORDER BY rowid"
         paid = []
@@ -228,10 +230,12 @@ class GooseDatabase(GooseStore):
             keys = self._tables.connection.execute(query)
             return any(not isinstance(key, str) for (key,) in keys)
         except TROUBLE:
+            # What can't be asked is looked for row by row, as if it were odd.
             return True
 
     def _session_keys(self) -> list[Any]:
         if self._by_session is not None:
+            # By name: keys may be of any of SQLite's types, which can't be compared.
             return sorted(self._by_session, key=named)
         query = "SELECT DISTINCT session_id FROM messages ORDER BY 1"
         return [key for (key,) in self._tables.ask(query)]

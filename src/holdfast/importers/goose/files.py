@@ -30,6 +30,7 @@ from holdfast.importers.values import (
     text_or_none,
 )
 
+# An export is one JSON value and held whole; files of lines need no such limit.
 EXPORT_MAX = 256 << 20
 _MESSAGE_KEYS = frozenset({"id", "role", "created", "content", "metadata"})
 # A string that is not closed is one token, to the end: looking for its end from each

@@ -62,6 +62,7 @@ class GooseReader(ForeignReader):
         self.path = str(path)
         self.live = is_live(path)
         self._copy = PrivateCopy(path)
+        # By place: rows may be read more than once, and each is reported once.
         self._unread: dict[tuple[str, str], UnreadableRecord] = {}
         with opening(self._copy, problem=UNREADABLE, remedy=RECOVER):
             self.store = _opened(self._copy.path, path.name)
@@ -140,6 +141,7 @@ def _is_export(path: Path) -> bool:
     first = parsed(start.split(b"\n", 1)[0])[0]
     if isinstance(first, dict):
         return is_export(first)
+    # An indented export has nothing but a bracket on its first line.
     return (
         start.startswith(b"{")
         and b'"conversation"' in start

@@ -102,6 +102,7 @@ class HermesStore:
 
     def _read_all(self) -> None:
         self.sessions: dict[str, HermesSession] = {}
+        # Eight bytes for each row: these are the ids of a whole store.
         self._rows: dict[str, array[int]] = {}
         # What was noted already: sessions are gone through again and again.
         self._unread: dict[str, set[int]] = {}
@@ -280,6 +281,7 @@ class HermesStore:
     def facts(self, session: str) -> JsonObject:
         """Every column of a session's row, as found; of a damaged row those that can be read."""
         known = self.sessions[session]
+        # Known by its messages alone (`_add_unknown`): there is no row to read.
         if not known.rowid:
             return {
                 "id": session,

@@ -22,6 +22,7 @@ from holdfast.importers.hermes.records import HermesRow, HermesSession
 from holdfast.importers.reader import ForeignReader, UnreadableRecord
 from holdfast.importers.values import text_or_none
 
+# Sessions come in order of their start: a continuation is mostly near its parent.
 _REMEMBERED = 16
 
 __all__ = ["HermesReader", "HermesSessions", "recognises"]

@@ -25,6 +25,7 @@ UNSAID_STARTS = (
 DEEP = 200
 
 
+# Untracked (`gc=False`): a store has very many rows, and none refers to itself.
 class HermesRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A row of `messages`."""
 
@@ -167,6 +168,7 @@ def parsed(text: str) -> Any:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError(f"it is nested more than {DEEP} deep") from None
+    # Nothing is nested deeper than it has brackets, so nearly every text is done here.
     if (text.count("[") + text.count("{")) > DEEP and _is_deep(value):
         raise ValueError(f"it is nested more than {DEEP} deep")
     return value

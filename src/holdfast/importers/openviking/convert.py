@@ -45,6 +45,7 @@ from holdfast.importers.values import (
 FORMAT = "openviking"
 RESET = "[The context was reset here. What was said before is in the transcript.]"
 State = Literal["done", "reset", "failed", "pending", "copy"]
+# Two writers of the same words may order the keys of a part differently.
 _encode = msgspec.json.Encoder(order="sorted").encode
 _HEAD = re.compile(r"\A---\n.*?\n---\n", re.S)
 _ROLE = re.compile(rb'"role"\s*:\s*"(user|assistant)"')

@@ -26,6 +26,7 @@ from holdfast.importers.values import JsonObject
 ROOT = "messages.jsonl"
 META, DONE, FAILED = ".meta.json", ".done", ".failed.json"
 OVERVIEW, ABSTRACT = ".overview.md", ".abstract.md"
+# A tuple, not a set: what a line gives as its role may have no hash.
 ROLES = ("user", "assistant", "system", "tool")
 _ARCHIVE = re.compile(r"archive_(\d{1,9})")
 
@@ -202,8 +203,10 @@ class _FolderReading:
         try:
             found = [record_of(line) for line in lines(self._path / name)]
         except (FileNotFoundError, NotADirectoryError):
+            # No problem by itself: the doctor judges what a missing file means.
             return None
         except OSError as error:
+            # It is there, and the disk refuses it: unreported, it would look empty.
             self.problems.append((name, _refusal(error)))
             return None
         if found:
@@ -230,6 +233,7 @@ class _FolderReading:
         except (FileNotFoundError, NotADirectoryError):
             return SmallFile()
         except OSError as error:
+            # There, though nobody can read it: that a marker is there is what it says.
             return SmallFile(problem=_refusal(error), there=True)
         # OpenViking marks an archive as done by an empty file.
         if empty and not raw.strip():
@@ -270,6 +274,7 @@ class _FolderReading:
             below.sort()
             for name in names:
                 found.append(os.path.relpath(os.path.join(where, name), self._path))
+        # A file system lists names in any order; reports must not vary with it.
         return sorted(found)
 
 

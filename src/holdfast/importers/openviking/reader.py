@@ -101,6 +101,7 @@ def _named(copy: Path, source: Path) -> list[tuple[str, Path]]:
     """Each session with its id: the name of its directory, or the way to it where two have the same
     name.
     """
+    # Without any session, the path itself is reported as an unreadable one.
     found = sorted(session_folders(copy)) or [copy]
     # A path like `.` has no name of its own.
     names = [path.name if path != copy else source.resolve().name for path in found]

@@ -127,6 +127,7 @@ def started(
 ) -> int:
     """A turn is started, with one entry; its number."""
     given = (Draft("turn", STARTING, mint(), at),)
+    # The default lease outlasts any case: no turn is to be given up by accident.
     start = Start(holder, lease_s)
     return did(engine, Write(session, drafts=given, idle=True, start=start)).turn
 

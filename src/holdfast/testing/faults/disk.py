@@ -142,6 +142,7 @@ class _FailingFile(_Quiet, apsw.VFSFile):
     def __init__(self, base: str, name: Any, flags: list[int], faults: Faults) -> None:
         self._faults = faults
         self._path = path_of(name)
+        # Before it is opened: what is said to have failed has not happened.
         self._meet("open")
         super().__init__(base, name, flags)
 
@@ -166,6 +167,7 @@ class _FailingFile(_Quiet, apsw.VFSFile):
         super().xTruncate(newsize)
 
     def xSync(self, flags: int) -> None:
+        # Counted, not carried out: nothing here cuts the power, and a sweep is quicker.
         self._meet("sync")
 
     def xFileSize(self) -> int:

@@ -164,6 +164,7 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
     if not isinstance(calls, list) or not calls:
         problems.append(f"{at}: tool_calls is not a list of calls")
         return []
+    # Within one message: in the next one, servers reuse ids (FAULTS E4).
     ids = [call.get("id") for call in calls]
     for one, count in Counter(ids).items():
         if count > 1:

@@ -9,6 +9,7 @@ Payload = dict[str, Any]
 
 def blank(text: Any) -> bool:
     """Whether this is not a string, or one that says nothing."""
+    # Deliberately not `formats.reading.is_blank`, which is judged by this code.
     return not isinstance(text, str) or not text.strip()
 
 

@@ -83,6 +83,7 @@ class Differential:
     def open(self) -> Pair:
         """A new handle on each side's store."""
         tick = self.worlds[0].tick
+        # Nothing here cuts the power, so that no step needs to wait for a sync.
         on_disk = open_engine(
             self._place, durability="process", tick=tick, words_of=words_of
         )
@@ -125,6 +126,7 @@ class Flight:
 
     @property
     def done(self) -> bool:
+        # Either side would do: `_compare` has seen that they are equal.
         return self._runs[0].request == "done"
 
     @property
@@ -177,6 +179,7 @@ class _Run:
         self.outcome: Outcome = (None, None)
         self._reply: Outcome = (None, None)
         try:
+            # A call may be refused before it is a plan at all.
             self._plan = plan()
         except HoldfastError as error:
             self.outcome = (None, error)
@@ -202,6 +205,7 @@ class _Run:
             self.outcome = (stop.value, None)
         except HoldfastError as failed:
             self.request = "done"
+            # A traceback would keep every frame alive, with all that is in it.
             self.outcome = (None, failed.with_traceback(None))
         else:
             self._take(request)

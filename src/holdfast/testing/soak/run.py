@@ -155,6 +155,7 @@ def soak(
                 report.trace = world.trace
                 report.logs = world.logs
             except Exception as error:
+                # Any exception: the soak's own errors name their seed and step, too.
                 report.broken += _failure(seed, report.taken, error)
             report.refusals += world.refusals
             report.acknowledged += world.acknowledged.count

@@ -26,8 +26,10 @@ SESSIONS_HELD_MAX = 6
 def open_a_session(world: SoakWorld, desk: Desk) -> bool:
     """The current one of a key, or any by its id or the beginning of it."""
     hold = partial(_hold, world, desk)
+    # A set has another order in each process, and one seed is one world.
     known = sorted(world.known)
     if known and world.dice.happens(0.4):
+        # Two characters may match several ids, which must be refused.
         prefix = world.dice.pick(known)[: world.dice.pick([36, 12, 2])]
         world.call(desk, hold, lambda work: find_session(work, prefix), desk.works)
     else:

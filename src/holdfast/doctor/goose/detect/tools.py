@@ -17,6 +17,7 @@ def tool_signs(case: GooseCase) -> Findings:
     rows = case.rows
     found = pairing(rows)
     for call in found.alone:
+        # In a store that is open, the last calls may just be running.
         if not (case.live and is_under_way(rows, call)):
             measured = f"The call `{call.call_id}`{_name(rows, call)} has no result."
             yield case.finding("orphan-tool-request", rows[call.row], measured)

@@ -41,6 +41,7 @@ def result_before_call(case: GooseCase) -> Mended:
         before, after = f"read before {asked.place}", f"read after {asked.place}"
         changes.append(change(case, result_before_call, row, before, after))
         rest, moved = _taken_out(case, row, result)
+        # goose reads rows by their time: with its own it would be read too soon again.
         moved = replace(moved, created=max(row.created or 0, asked.created or 0))
         # Behind first: what stands before the call keeps its index.
         rows.insert(call.row + 1, moved)

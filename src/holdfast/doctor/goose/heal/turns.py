@@ -122,6 +122,7 @@ def duplicate_thinking(case: GooseCase) -> Mended:
             out = out[1:]
         content = row.content or []
         left = without_blocks(row, out).content
+        # A row without blocks would be the next finding (`empty-and-odd-roles`).
         left = left or [{"type": "text", "text": "[thinking]"}]
         opaque = [{"at": place, "block": content[place]} for place in out]
         rows[index] = marked(replace(row, content=left), opaque=opaque)

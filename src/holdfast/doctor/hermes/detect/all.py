@@ -4,6 +4,8 @@ from holdfast.doctor.finding import Findings
 from holdfast.doctor.hermes.case import Detector, HermesCase, look
 from holdfast.doctor.hermes.detect import session, tools, turns
 
+# Healing goes by this order as well: a pass ends with the first detector whose findings
+# were healed, and the next pass begins at the top.
 DETECTORS: tuple[Detector, ...] = (
     session.stored_twice,
     session.repeated_tail,

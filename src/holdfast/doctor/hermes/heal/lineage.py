@@ -83,6 +83,7 @@ def _note_change(kin: LineageChanges, change: Change) -> None:
 def _place(rows: Sequence[HermesRow], question: HermesRow) -> int:
     """Where a turn belongs: before the first one that began later."""
     for place, row in enumerate(rows):
+        # Before a question only: anywhere else it would stand in the middle of a turn.
         if row.role == "user" and row.timestamp > question.timestamp:
             return place
     return len(rows)
@@ -99,12 +100,14 @@ def between(
     places: bool,
 ) -> LineageChanges:
     """All healing between sessions; a case is asked for only where something may be wrong."""
+    # A copy: these are the store's own sessions, which an examination reads.
     kin = LineageChanges(dict(sessions), {}, {}, {})
     for session in sessions.values():
         if session.ended_at is None:
             continue
         if lineage and session.end_reason == "compression":
             heal_lineage(kin, case_of(session))
+        # Without a key there is no chat that could have gone on in another session.
         if places and session.key:
             heal_places(kin, case_of(session))
     return kin

@@ -85,6 +85,7 @@ def split_by_stream_cut(edits: Edits, finding: Finding) -> None:
 
 def duplicate_tool_call_row(edits: Edits, finding: Finding) -> None:
     first, second = finding.rows
+    # The first is the one without words (`detect.tools.doubled`).
     edits.fold(finding, first, second)
     _add_results(edits, second, finding)
     edits.note_change(
@@ -285,6 +286,7 @@ def stale_compression_lock(edits: Edits, finding: Finding) -> None:
     edits.note_change(finding, "locked", "not locked")
 
 
+# Each is named after its rule. What lies between sessions is healed in `lineage`.
 REMEDIES: dict[str, Remedy] = {
     f"hermes/{remedy.__name__.replace('_', '-')}": remedy
     for remedy in (

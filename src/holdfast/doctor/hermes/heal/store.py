@@ -60,6 +60,7 @@ class HealedHermes:
     def _drops(self, lock: CompactionLock) -> bool:
         """Whether a lock on a session that is not there is left out."""
         rule = RULE["hermes/stale-compression-lock"]
+        # By the newest row, not by a clock: a copy is the same whenever it is made.
         if lock.expires_at >= self._store.newest or not self._accepts(rule):
             return False
         place = f"compression_locks.session_id={lock.session}"
@@ -70,6 +71,8 @@ class HealedHermes:
         if session not in self._cases:
             raw = self._builder.case(self._kin.sessions[session])
             case, changes = heal(raw, self._accepts)
+            # Set, and not added to: a session that was dropped from memory is healed
+            # again, with the same changes.
             self._changes[session] = [*self._kin.changes.get(session, ()), *changes]
             while len(self._cases) >= _REMEMBERED:
                 self._cases.pop(next(iter(self._cases)))
