@@ -25,6 +25,8 @@ MEANINGS = {
     INTERRUPTED: "interrupted with Ctrl-C",
 }
 
+# Every class by itself, though `code_of` would find one of its bases: a new error is to
+# be given its code on purpose, and a test sees to that.
 OF_ERROR: dict[type[errors.HoldfastError], int] = {
     errors.HoldfastError: DEFECT,
     errors.CallerMistake: USAGE,

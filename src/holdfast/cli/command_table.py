@@ -11,6 +11,8 @@ GROUPS = {
 }
 
 
+# Names and sentences only: `--help` and a misspelt command are answered without loading
+# the module of any command.
 COMMANDS = {
     "sessions list": "List sessions, newest activity first.",
     "sessions show": "Show what happened in a session, for people.",
@@ -35,6 +37,8 @@ COMMANDS = {
     "demo": "Kill an agent in the middle of a sentence; see what is kept.",
 }
 
+# `import` can't be the name of a module, `export` is the same command in two places,
+# and the demo has a folder of its own.
 _ELSEWHERE = {
     "import": "commands.import_stores",
     "export": "commands.sessions.export",

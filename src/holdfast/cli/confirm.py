@@ -33,6 +33,7 @@ def agreed(
 def _asked() -> bool:
     sys.stderr.write("Do it? [y/N] ")
     sys.stderr.flush()
+    # Not `input()`: its question may go to stdout, where data goes.
     answer = sys.stdin.readline()
     if answer.strip().lower() in ("y", "yes"):
         return True

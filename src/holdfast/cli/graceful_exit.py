@@ -17,6 +17,7 @@ SIGNALS = tuple(
 )
 
 
+# Not an `Exception`: code that catches those and goes on must not swallow it.
 class EndRequested(BaseException):
     """The process was told to end by this signal."""
 
@@ -30,6 +31,8 @@ def ending_in_order() -> Iterator[None]:
     """Whatever runs inside is left as if by Ctrl-C when the process is told to end; then it ends. A
     signal that is ignored, as under nohup, or that somebody else handles is left alone.
     """
+    # Python lets only the main thread set handlers of signals. A test, or a program
+    # that calls `main`, may be in another one.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

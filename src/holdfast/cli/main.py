@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare()
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        # A full disk or a closed pipe may show only now; left to the end of Python, it
+        # would be told in Python's words, with another exit code.
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return codes.DONE
     except KeyboardInterrupt:
         return codes.INTERRUPTED
+    # Not `BaseException`: a process that was told to end ends by its signal.
     except Exception as error:
         return _sorry(error)
 
@@ -57,18 +60,19 @@ def _prepare() -> None:
 
 
 def _let_go() -> None:
-    """What is still to be written to stdout goes there, or nowhere: nobody hears of it again when
-    the process ends.
-    """
+    """Flushes stdout. What can't be written is discarded."""
     try:
         sys.stdout.flush()
     except OSError:
+        # What is left in the buffer is flushed once more when Python ends, and would fail
+        # again, with a message of Python's own.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
 
 def _sorry(error: Exception) -> int:
+    # Data that came before the error is out before the error is told.
     _let_go()
     if os.environ.get("HOLDFAST_DEBUG"):
         import traceback
@@ -91,9 +95,13 @@ def _explained(error: Exception) -> tuple[int, str]:
         return codes.code_of(error), str(error)
     if isinstance(error, ModuleNotFoundError):
         missing = (error.name or "").partition(".")[0]
+        # Only what the extra installs: any other module that is missing is a defect of
+        # ours.
         if missing == "rich":
             return codes.USAGE, INSTALL.format(missing=missing)
     if isinstance(error, OSError):
+        # An error of writing to a stream names no file; the only stream written to is
+        # the output.
         where = error.filename or "the output"
         return codes.OPERATOR, f"{error.strerror or error}: {where}."
     what = f"{type(error).__name__}: {error}"
@@ -111,6 +119,7 @@ def _run(words: list[str]) -> int:
         name = f"{group} {rest.pop(0)}"
     if name in COMMANDS:
         return _command(name, [*rest, *shared])
+    # A group alone, or with --help, is a question and no mistake: its exit code is 0.
     asks = name == group and rest[:1] in ([], ["-h"], ["--help"])
     if asks or name in ("", "-h", "--help", "help"):
         _help(group)
@@ -125,6 +134,7 @@ def _shared_first(words: list[str]) -> tuple[list[str], list[str]]:
     """
     at = 0
     while at < len(words) and words[at].partition("=")[0] in SHARED:
+        # `--store=agent.db` is one word, `--store agent.db` two.
         at += 1 if "=" in words[at] else 1 + SHARED[words[at]]
     return words[at:], words[:at]
 
@@ -138,6 +148,7 @@ def _command(name: str, words: list[str]) -> int:
     except SystemExit as end:
         # argparse ends by itself after --help; mistakes are raised as `Stop`.
         return int(end.code or 0)
+    # Not around the parsing: until a command runs there is nothing to put away.
     with ending_in_order():
         return run(options, Output(json=getattr(options, "json", False)))
 
@@ -151,6 +162,8 @@ def _help(group: str) -> None:
     parser.usage = f"{prog} COMMAND [options]"
     parser.arguments_are("commands", f"run `{prog} COMMAND --help` for details")
     for word, about in below(group).items():
+        # For the layout only: argparse lists commands as it lists arguments, and this
+        # parser never parses anything.
         parser.add_argument(f"_{word}", metavar=word, nargs="?", help=about)
     if not group:
         parser.add_argument(

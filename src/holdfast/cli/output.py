@@ -96,6 +96,8 @@ class Output:
         """
         width = _width(sys.stderr)
         if self.is_watched and width is not None:
+            # One column stays free: in the last one many terminals go on to the next
+            # line, and the next `\r` would not come back to this one.
             sys.stderr.write("\r" + harmless(line or "")[: width - 1] + "\x1b[K")
             sys.stderr.flush()
 
@@ -150,6 +152,8 @@ def _width(stream: TextIO) -> int | None:
 
 
 def _wants_colour(stream: TextIO) -> bool:
+    # NO_COLOR counts before FORCE_COLOR: who can't bear colour has said so for all
+    # programs (no-color.org).
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream)

@@ -25,6 +25,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=prog,
             description=about,
+            # argparse takes any beginning of an option that is unique: an option that
+            # comes with a later release would break scripts that use one.
             allow_abbrev=False,
             add_help=False,
             formatter_class=_Formatter,
@@ -38,6 +40,8 @@ class Parser(argparse.ArgumentParser):
         for action in self._actions:
             if not action.option_strings:
                 words.append(str(action.metavar or action.dest))
+        # argparse would list every option in the usage, over several lines, and again
+        # below.
         self.usage = self.usage or " ".join([*words, "[options]"])
         return super().format_help()
 
@@ -46,8 +50,11 @@ class Parser(argparse.ArgumentParser):
 
     def _hint(self, message: str) -> str:
         """What may have been meant by an option that there is not, else where to read on."""
+        # Loaded here: only a mistake needs it, and every command would wait for it.
         from difflib import get_close_matches
 
+        # argparse tells what was wrong in a sentence only; several words may be in it,
+        # the first one counts.
         wrong = message.removeprefix("unrecognized arguments: ")
         wrong = wrong.split("=")[0].split(" ")[0]
         if wrong.startswith("-"):
@@ -113,6 +120,8 @@ def default_store() -> str:
 def help_width() -> int:
     """Of a terminal, or as COLUMNS says."""
     try:
+        # What argparse would find out itself, but with `shutil`, which it loads for
+        # that.
         columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
     except (OSError, ValueError):
         columns = 80
@@ -151,6 +160,8 @@ def parser_of(name: str) -> tuple[Parser, Callable[..., int]]:
 
 def whole_number(text: str) -> int:
     """A number of things: 0 or more."""
+    # `int` takes more than people mean: spaces, underscores, a sign, digits of any
+    # script.
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number")
     return int(text)

@@ -35,7 +35,7 @@ def opened_session(options: Any) -> Iterator[Session]:
 
 
 def _is_writable(where: str) -> bool:
-    """Whether what only looks could write there, too. What can't is looked at all the same."""
+    """Whether this process may write to the store; one that it may only read is opened so."""
     if is_postgres(where):
         return True
     # The folder counts, too: SQLite makes its log beside the file that a link leads to.
@@ -45,6 +45,7 @@ def _is_writable(where: str) -> bool:
 
 def is_address(given: str) -> bool:
     """Whether somebody gave the address of a database where a path is wanted."""
+    # A file may have a name that looks like an address: what is there is meant.
     if os.path.lexists(given):
         return False
     try:
@@ -62,6 +63,7 @@ def insist(
     path = where.removeprefix("sqlite:///")
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is no store at `{shown(path)}`; {remedy}.")
+    # SQLite takes an empty file for a new database: looking would make a store of it.
     if os.path.isfile(path) and os.path.getsize(path) == 0:
         raise Stop(
             NOT_FOUND,
@@ -89,13 +91,14 @@ def session_of(store: Store, name: str) -> Session:
         return store.get(name)
     except NotFound as error:
         candidates = getattr(error, "candidates", ())
+    # `create=False`: a key that is misspelt must not become a session.
     with suppress(NotFound):
         return store.session(name, create=False)
     raise _unclear(store, name, candidates)
 
 
 def _latest(store: Store) -> Session:
-    """By the last activity, asked of the log itself (FAULTS C6)."""
+    """The session with the newest activity, asked of the log itself (FAULTS C6)."""
     newest = list(store.sessions(limit=1))
     if not newest:
         raise Stop(
@@ -113,6 +116,7 @@ def _unclear(store: Store, name: str, candidates: Any) -> Stop:
         )
     lines = []
     for id in candidates:
+        # Keys come from outside, and could break the list into lines of their own.
         lines.append(f"  {id}  {one_line(store.get(id).key or '')}".rstrip())
     return _several("sessions", name, lines)
 
@@ -149,6 +153,8 @@ def _is_number(name: str) -> bool:
 
 
 def _by_number(session: Session, seq: int) -> list[Message]:
+    # The first message from there on: the number may be that of an entry which is no
+    # message, and then another one comes.
     near = session.transcript(after=seq - 1, limit=1)
     return [message for message in near if message.seq == seq]
 

@@ -59,18 +59,23 @@ class AgentCache:
         none.
         """
         name = (session.tenant, session.key if session.key is not None else session.id)
+        # The id, too: sessions of two stores may have the same tenant, key and epoch.
         wanted = (*name, session.epoch, session.id, config)
         with self._lock:
             leaving = self._leaving(wanted, name, session.epoch)
             slot = self._slots.setdefault(wanted, _Slot())
             self._slots.move_to_end(wanted)
             slot.used_at = self._tick()
+        # Outside the lock, as the factory below: both are the caller's code and may
+        # take long, and nobody who wants another agent should wait for them.
         self._close(leaving)
         with self._made_by_others(slot):
             if not slot.made:
                 try:
                     slot.agent = self._begun(self._factory(session), wanted, slot)
                     slot.made = True
+                # A slot that never gets its agent would stay for good: `_leaving` takes
+                # only those that were made.
                 except BaseException:
                     self._forget(wanted, slot)
                     raise
@@ -99,8 +104,8 @@ class AgentCache:
         self, wanted: tuple[Hashable, ...], name: tuple[Hashable, ...], epoch: int
     ) -> list[_Slot]:
         """Those that have to go to make room for `wanted`: older epochs of the same key, the idle,
-        and the least used beyond the size. One that is still being made stays: whoever waits for it
-        gets it alive.
+        and the least used beyond the size. One that is still being made stays: the callers that
+        wait for it get it alive.
         """
         oldest = self._tick() - self._idle_s
         made = {key: slot for key, slot in self._slots.items() if slot.made}
@@ -110,6 +115,7 @@ class AgentCache:
             if is_older_epoch or slot.used_at < oldest:
                 gone.append(key)
         left = [key for key in made if key not in gone and key != wanted]
+        # One more than is left: `wanted` is about to have a place of its own.
         gone += left[: max(0, len(left) + 1 - self._size)]
         return [self._slots.pop(key) for key in gone]
 
@@ -117,6 +123,8 @@ class AgentCache:
         """What an async factory gives becomes a task; one that fails is forgotten, and the next
         caller tries again.
         """
+        # A coroutine can be awaited once, and several callers may want this agent: a
+        # task can be awaited by all of them.
         if not isinstance(agent, CoroutineType):
             return agent
         import asyncio
@@ -135,6 +143,8 @@ class AgentCache:
         itself.
         """
         me = threading.get_ident()
+        # Asked before the lock is tried: it can't be taken twice, and a factory that
+        # asks for its own agent would wait for ever.
         if slot.maker == me:
             raise BadArgument(
                 parameter="session",
@@ -150,11 +160,15 @@ class AgentCache:
 
     def _forget(self, wanted: tuple[Hashable, ...], slot: _Slot) -> None:
         with self._lock:
+            # It may have been dropped while it was made, and another one begun in its
+            # place.
             if self._slots.get(wanted) is slot:
                 del self._slots[wanted]
 
     def _close(self, slots: list[_Slot]) -> None:
         for slot in slots:
+            # `drop` and `close` also take slots whose agents are still being made: an
+            # agent that comes into being after that must be closed, too.
             with self._made_by_others(slot):
                 agent = slot.agent if slot.made else None
             if _is_task(agent):
@@ -168,6 +182,7 @@ _closing: set[Any] = set()
 
 
 def _is_task(agent: Any) -> bool:
+    # Not imported: in a program that has not loaded asyncio nothing is a task.
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and isinstance(agent, asyncio.Task)
 
@@ -192,21 +207,25 @@ def _when_made(task: Any, then: Callable[[Any], None]) -> None:
 
 
 def _hang_up(agent: Any) -> None:
-    """Closes an agent, if it can be; what goes wrong there is no business of the caller who wanted
-    another one.
+    """Closes an agent, if it has a `close`. Errors are swallowed: the caller wanted another
+    agent, and can do nothing about them.
     """
     close = getattr(agent, "close", None)
     if callable(close):
+        # Any exception: `close` is the caller's code, and the agents after this one
+        # have to be closed as well.
         with contextlib.suppress(Exception):
             _see_through(close())
 
 
 def _see_through(closing: Any) -> None:
-    """An agent whose close is a coroutine is closed all the same."""
+    """Drives what `close` gave to its end, if that is a coroutine."""
     if isinstance(closing, CoroutineType):
         import asyncio
 
         try:
+            # On a running loop this can't wait for it; without one, nothing else would
+            # ever drive the coroutine.
             task = asyncio.get_running_loop().create_task(closing)
         except RuntimeError:
             asyncio.run(closing)

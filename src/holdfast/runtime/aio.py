@@ -90,6 +90,8 @@ class AsyncSession:
         """Starts a turn: takes what waits in the inbox and then `message`, which is durable once
         this was awaited.
         """
+        # Made now, not when it is awaited: the message is frozen here, and the caller
+        # may change it before (I-3).
         wish = TurnRequest(
             self._log.world,
             message,
@@ -152,6 +154,8 @@ class AsyncSession:
         left = limit
         while left is None or left > 0:
             page, seq = await arun(read_session.messages(self._log, after, TELLING))
+            # Not `if not page`: a page of entries may have no message among them, and
+            # more may follow.
             if seq == after:
                 return
             for message in page[:left]:
@@ -176,6 +180,8 @@ class AsyncSession:
         """
         log = self._log
         follower = await arun(following(log, after))
+        # From before the first look on: what is committed while a page is read is heard
+        # of, too.
         with News(log.engine, log.id) as news:
             while events := await arun(next_events(log, follower, news)):
                 for event in events:
@@ -458,6 +464,8 @@ class AsyncStore:
         """Ends the turns that this process still runs, as interrupted, and closes the store once
         all is written.
         """
+        # Shielded: a close that is cancelled halfway would leave turns without an end,
+        # and threads behind.
         await shielded(self._work.close)
 
     def __repr__(self) -> str:
@@ -484,6 +492,8 @@ class _Derived(AsyncStore):
     """A store that is there already: awaiting it gives itself."""
 
     def __await__(self) -> Generator[Any, Any, AsyncStore]:
+        # The `yield` below is never reached: it makes this a generator function, for
+        # `__await__` has to give an iterator, and this one ends with the store at once.
         return self
         yield
 
@@ -503,6 +513,8 @@ class OpeningStore:
 
     async def _open(self) -> AsyncStore:
         insist_on_asyncio()
+        # Opening may block, so a thread does it. If the caller is cancelled meanwhile,
+        # the store is closed as soon as it is there: nobody else would know of it.
         work = await obtained(
             lambda: open_at(self._where, **self._options), let_go=OpenStore.close
         )

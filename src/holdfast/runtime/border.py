@@ -72,11 +72,15 @@ def _where(parameter: str, value: Any) -> Any:
     takes = "a path, `sqlite:///…` or `postgresql://…`"
     if not isinstance(value, str | PathLike):
         raise refuse(parameter, takes, value)
+    # The class is asked, not the object, and `str.__str__` is called, not its own: a
+    # caller's subclass of `str` may give other words each time.
     if issubclass(type(value), str):
         value = str.__str__(value)
     path = fspath(value)
     if not isinstance(path, str) or not path or "\x00" in path:
         raise refuse(parameter, takes, path)
+    # Anywhere in it: `sqlite:///:memory:` and `file::memory:?cache=shared` mean the
+    # same, and would be taken for the names of files here.
     if ":memory:" in path:
         takes = "a place that lasts (tests: `with holdfast.testing.temporary_store() as store`)"
         raise BadArgument(parameter=parameter, takes=takes, given='":memory:"')
@@ -84,7 +88,9 @@ def _where(parameter: str, value: Any) -> Any:
 
 
 def _that(takes: str, fits: Callable[[Any], bool]) -> Rule:
-    """What fits. Text of a caller's own class is taken as plain text: its methods are not ours."""
+    """A rule for what `fits`. Text of a caller's own class is taken as plain text: its methods
+    are not ours.
+    """
 
     def check(parameter: str, value: Any) -> Any:
         if not fits(value):
@@ -121,6 +127,7 @@ def _is_world(value: Any) -> bool:
     for each in ("now", "tick", "clock", "chance"):
         if not callable(getattr(value, each, None)):
             return False
+    # Asked here: the clock's name is stored with leases, and others compare it.
     return isinstance(value.clock(), str)
 
 
@@ -253,6 +260,8 @@ RULES: dict[str, Rule] = {
     "after": whole(),
     "Store.sessions.after": name("the `next` of the page before"),
     "Store.pending.after": name("the `next` of the page before"),
+    # A cursor counts the characters of each message still being spoken, so it may be
+    # far longer than a name.
     "Session.follow.after": name("the cursor of an earlier event", bytes_max=1 << 20),
     "since": _moment,
     "until": _moment,
@@ -269,6 +278,7 @@ def bordered(face: Face) -> Face:
     """Wraps every public method of this class, so that it gets arguments that keep to `RULES` and
     no others.
     """
+    # A list, for the class changes under the loop.
     for each, method in list(vars(face).items()):
         if isinstance(method, FunctionType) and not each.startswith("_"):
             setattr(face, each, checked(method))
@@ -294,8 +304,11 @@ def checked(function: Function) -> Function:
             if at >= count or count > most:
                 break
             value = kept(rule, each, given[at])
+            # Nearly every argument passes as it is; then no new tuple is made.
             if value is not given[at]:
                 given = (*given[:at], value, *given[at + 1 :])
+        # `named` is a dict of this call alone, and keeps its keys: setting values while
+        # going through it is safe.
         for each in named:
             if each in rules:
                 named[each] = kept(rules[each], each, named[each])
@@ -306,6 +319,8 @@ def checked(function: Function) -> Function:
 
 def _rules_of(function: Any) -> tuple[tuple[str, ...], dict[str, Rule]]:
     """The parameters that can be given by position, and the rules by name."""
+    # From the code object: `inspect.signature` would have every program load `inspect`,
+    # which a short command has no time for.
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = 1 if names[:1] == ("self",) else 0
@@ -344,6 +359,7 @@ def rule_for(method: str, parameter: str, default: Any = ...) -> Rule:
     for each in asked:
         if each in RULES:
             found = RULES[each]
+            # A parameter that may be left out as None may be given as None as well.
             if default is None and found is not anything:
                 return optional(found)
             return found

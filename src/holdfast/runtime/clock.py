@@ -52,6 +52,8 @@ class RealWorld:
     if hasattr(time, "CLOCK_BOOTTIME"):
 
         def tick(self) -> float:
+            # Unlike the monotonic clock of Linux it goes on while the machine sleeps: a
+            # lease runs out then, too.
             return time.clock_gettime(time.CLOCK_BOOTTIME)
     else:
 
@@ -62,9 +64,13 @@ class RealWorld:
         return clock_name()
 
     def chance(self, size: int) -> bytes:
+        # Other sizes are rare, for the id of a session or of a call: only what every
+        # entry needs is drawn ahead.
         if size != _MINTED:
             return os.urandom(size)
         try:
+            # No lock: popping from a deque is one step, so no two threads get the same
+            # bytes.
             return _drawn.pop()
         except IndexError:
             raw = os.urandom(_MINTED * 256)
@@ -76,12 +82,15 @@ class RealWorld:
 
 _MINTED = 10
 _drawn: deque[bytes] = deque()
+# Parent and child would mint the same ids from the same bytes.
 os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def mint_session(world: World) -> str:
     """A fresh session id: a random UUID, its leading bits random too."""
     raw = bytearray(world.chance(16))
+    # Version 4 and the variant of RFC 9562. No time in front, as version 7 has it:
+    # eight letters are to tell sessions apart, and ids to be spread evenly.
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()
@@ -107,6 +116,8 @@ class Arrivals:
         """A fresh id, after all that were minted here before it, unless the clock has gone back."""
         id = mint(self._world, self._world.now())
         with self._lock:
+            # Only within one millisecond: in a later one it is greater anyway, and one
+            # that the clock has gone back to is not made up for.
             if id <= self._last and id[:6] == self._last[:6]:
                 step = int.from_bytes(id[-4:], "big") + 1
                 id = (int.from_bytes(self._last, "big") + step).to_bytes(16, "big")

@@ -20,6 +20,8 @@ from holdfast.runtime.plans.plan import run
 from holdfast.runtime.shared_engine import HeldEngine
 from holdfast.runtime.turns.end_turn import Ending
 
+# Weak: a store that its program drops is closed by `shared_engine`, and must not be
+# kept alive by this list.
 _open_stores: "weakref.WeakSet[OpenStore]" = weakref.WeakSet()
 
 
@@ -76,16 +78,22 @@ class OpenStore:
             return
         _open_stores.discard(self)
         self.end_turns("the store was closed")
+        # The turns first, for their ends are written through the engine; then the
+        # keeper, whose thread writes as well; the engine last.
         if self._root is None:
             self.keeper.close()
             self.engine.close()
         else:
+            # The engine is the root's, and other tenants go on using it: only this
+            # store loses it.
             self.engine = cast(Engine, ClosedEngine(self.engine.where))
 
     def end_turns(self, reason: str) -> None:
         """Ends the turns that this process still runs, as interrupted."""
         if self._process != os.getpid():
             return  # a fork of the process that runs them
+        # Turns that their owners have dropped are no longer among those held: they are
+        # ended here.
         self.keeper.sweep()
         for turn in self.keeper.held():
             # Stores of other tenants share the keeper. Each ends the turns that were begun with
@@ -93,6 +101,8 @@ class OpenStore:
             if self._root is None or turn.session.lineages is self._lineages:
                 with contextlib.suppress(HoldfastError):
                     run(turn.finish(Ending("interrupted", reason)))
+                    # Whoever is in its block did not end it, and is told when the block
+                    # is left.
                     turn.owner_knows = False
         self.keeper.end_left()
 
@@ -124,6 +134,8 @@ def open_at(
         words_of=_words_of,
         read_only=read_only,
     )
+    # Not the engine itself: its threads hold it, so a store that is dropped would never
+    # be closed.
     held = cast(Engine, HeldEngine(engine, keeper))
     return OpenStore(held, world=world, keeper=keeper, tenant=tenant)
 

@@ -58,6 +58,7 @@ def is_gone(holder: str | None) -> bool:
         return False
     if (process.kernel, process.spaces) != (_kernel(), _spaces()):
         return False
+    # This very process runs, whatever /proc shows of it.
     if (process.number, process.started) == (os.getpid(), _began()):
         return False
     now = _look(str(process.number)) if _proc_is_ours() else None
@@ -68,6 +69,8 @@ def is_gone(holder: str | None) -> bool:
 
 def _named(holder: str) -> Process | None:
     parts = holder.split("/")
+    # More may follow: the holder of a turn has the id of the wish that started it
+    # behind its process.
     if len(parts) < 4 or not (parts[2].isdecimal() and parts[3].isdecimal()):
         return None
     return Process(parts[0], parts[1], int(parts[2]), int(parts[3]))
@@ -84,6 +87,9 @@ def _look(name: str) -> _Seen | None:
     """
     try:
         with open(f"{PROC}/{name}/stat", "rb") as file:
+            # Behind the last bracket: the program's name stands in brackets, and may
+            # have spaces and brackets in it. Fields are counted from the state, the
+            # third.
             fields = file.read().rpartition(b")")[2].split()
         state, threads, started = fields[0], int(fields[17]), int(fields[19])
     except (OSError, IndexError, ValueError):
@@ -99,6 +105,7 @@ def _exists(number: int) -> bool:
     """
     try:
         os.kill(number, 0)
+    # A number that does not fit into a pid_t is no process of this system.
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
@@ -108,7 +115,7 @@ def _exists(number: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _began() -> int:
-    """When this process did; 0 where the system does not tell."""
+    """When this process began, in clock ticks since boot; 0 where the system does not tell."""
     looked = _look("self")
     return looked.started if looked is not None else 0
 
@@ -120,6 +127,7 @@ def _kernel() -> str:
     """
     try:
         with open(f"{PROC}/sys/kernel/random/boot_id", encoding="ascii") as file:
+            # A slash would part the name: slashes stand between its fields.
             return f"{file.read().strip()}@{os.uname().nodename.replace('/', '_')}"
     except (OSError, ValueError):
         return ""
@@ -154,7 +162,9 @@ def _proc_is_ours() -> bool:
 
 
 def _look_anew() -> None:
-    """A child may be in other namespaces than its parent."""
+    """Forgets what was cached: a forked child has begun later, and may be in other namespaces
+    than its parent.
+    """
     for known in (_began, _kernel, _spaces):
         known.cache_clear()
 

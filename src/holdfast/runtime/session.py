@@ -127,6 +127,8 @@ class Session:
         left = limit
         while left is None or left > 0:
             page, seq = run(read_session.messages(self._log, after, TELLING))
+            # Not `if not page`: a page of entries may have no message among them, and
+            # more may follow.
             if seq == after:
                 return
             yield from page[:left]
@@ -193,6 +195,7 @@ class Session:
         running turn of others. In one's own running turn it covers what lies before the turn's open
         calls, and the turn goes on: that turn is the last one, so `keep_turns=0` cuts inside it.
         """
+        # Loaded when it is used, as `record` is.
         from holdfast.runtime.changes.compact import compact
 
         return run(compact(self._log, summary, keep_turns=keep_turns))

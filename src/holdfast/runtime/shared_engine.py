@@ -17,6 +17,8 @@ from typing import Any
 from holdfast.engine.protocol import Engine
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 
+# Looked up once for each store: `__getattr__` is Python code, and every read and write
+# would pass through it. None of these changes while an engine is open.
 _USED_OFTEN = (
     "current",
     "entries",
@@ -61,6 +63,8 @@ class _Closer:
             self.notes.discard(note)
             with suppress(Exception):  # the next one is to be closed, too
                 _close(note.engine, note.keeper)
+            # This frame waits for the next note, which may never come: it must not hold
+            # the engine until then.
             del note
 
 
@@ -71,10 +75,14 @@ class HeldEngine:
     """The engine itself to all who use it."""
 
     def __init__(self, engine: Engine, keeper: LeaseKeeper) -> None:
+        # Its own closer is kept: in a forked child the module has another one, which
+        # knows nothing of this note.
         self._engine, self._closer = engine, _closer
         for name in _USED_OFTEN:
             setattr(self, name, getattr(engine, name))
         self._note = _Note(self, _closer.dropped.put)
+        # The note holds the engine, not the handle: a handle that its own note could
+        # reach would never be dropped.
         self._note.engine, self._note.keeper = engine, keeper
         _closer.notes.add(self._note)
         _closer.begin()
@@ -83,17 +91,20 @@ class HeldEngine:
         return getattr(self._engine, name)
 
     def close(self) -> None:
+        # First: a note that is forgotten tells nobody, so the closer does not close it
+        # again when the handle goes.
         self._closer.notes.discard(self._note)
         self._engine.close()
 
 
 def _close(engine: Engine, keeper: LeaseKeeper) -> None:
+    # In this order: the keeper's thread ends turns, and writes while it does.
     keeper.close()
     engine.close()
 
 
 def _forget() -> None:
-    """A child that was forked does not have that thread, and nothing to close of its parent's."""
+    """A forked child has no closer thread, and must not close the engines of its parent."""
     global _closer
     _closer.notes.clear()
     _closer = _Closer()

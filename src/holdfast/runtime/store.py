@@ -124,6 +124,8 @@ class Store:
         """What waits in the inboxes of all sessions, oldest first, each message with its `key` and
         `session_id`; what a gateway asks after a restart. `after` is the `next` of the page before.
         """
+        # Here and below, what only some programs ask for is loaded when it is asked
+        # for: one that only takes turns starts sooner.
         from holdfast.runtime.catalog.pending import pending
 
         return run(pending(self._work, after=after, limit=limit))

@@ -151,11 +151,15 @@ class Turn:
         """Ends the turn."""
         try:
             run(self._work.leave_block(error))
+        # An error of the store's must not take the place of the one that the block is
+        # left by: that says what went wrong first.
         except HoldfastError as trouble:
             if error is None:
                 raise
             # the block's own error is re-raised
             error.add_note(f"The turn could not be ended either: {trouble}")
+        # Interrupted while the end was being stored: this block does not come back, so
+        # the keeper ends the turn.
         except BaseException:
             self._work.hand_over()
             raise

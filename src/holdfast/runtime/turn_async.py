@@ -137,6 +137,8 @@ class AsyncTurn:
         trace: TracebackType | None,
     ) -> None:
         """Ends the turn."""
+        # A coroutine that is dropped can't await anything, Python raises RuntimeError:
+        # the keeper ends the turn then.
         if self._work.is_cut_loose(error):
             self._work.leave_later(error)
             return
@@ -146,6 +148,7 @@ class AsyncTurn:
             if error is None:
                 raise
             error.add_note(f"The turn could not be ended either: {trouble}")
+        # Cancelled while the end was being stored: the keeper ends the turn.
         except BaseException:
             self._work.hand_over()
             raise
@@ -161,6 +164,8 @@ class StartingTurn:
         self._turn: AsyncTurn | None = None
         self._block: Any = None
 
+    # `turn()` is no coroutine function: `async with session.turn(…)` works without an
+    # `await`, and the message is frozen by the call.
     def __await__(self) -> Generator[Any, Any, AsyncTurn]:
         return self._start().__await__()
 
@@ -172,6 +177,8 @@ class StartingTurn:
 
     async def __aenter__(self) -> AsyncTurn:
         self._turn = await self._start()
+        # `self`, not the turn: the `with` statement has looked up the end of its block
+        # on this object.
         enter(self, self._turn._work)
         return self._turn
 

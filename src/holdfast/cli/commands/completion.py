@@ -53,7 +53,10 @@ class Option:
 
     def __init__(self, action: argparse.Action) -> None:
         self.names = list(action.option_strings)
+        # argparse fills help texts in with `%`, so a percent sign is written twice
+        # there.
         self.help = (action.help or "").replace("%%", "%")
+        # Switches and --help have 0 here, and options with one value None.
         self.takes = action.nargs != 0
         self.choices = [str(choice) for choice in action.choices or ()]
 
@@ -73,6 +76,7 @@ def _places(name: str) -> list[str]:
 
 def _arguments(name: str) -> list[Option]:
     parser, _ = parser_of(name)
+    # A private name, but argparse has no public one for what a parser takes.
     return [Option(action) for action in parser._actions]
 
 
@@ -110,6 +114,8 @@ def _filled(template: str, words: list[str], values: list[str]) -> str:
     )
 
 
+# Braces are doubled for `format`. `-o default` offers files where nothing else was
+# found, which is what an option that takes any word needs.
 BASH = """\
 # Completion of holdfast for bash.
 _holdfast() {{
@@ -217,5 +223,6 @@ def _fish_option(option: Option) -> str:
 
 
 def _quoted(text: str) -> str:
+    # Between single quotes fish takes these two escapes and no others.
     text = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"

@@ -47,6 +47,8 @@ def run(options: Any, out: Output) -> int:
         out.json(copied)
     else:
         _show(out, copied)
+    # Sessions in use are no reason: they are the same in both as far as they were
+    # copied.
     return WRONG if copied.differences or copied.salvaged else DONE
 
 

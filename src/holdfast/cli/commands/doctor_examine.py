@@ -49,10 +49,13 @@ def examine(
     try:
         for kind, path in stores:
             progress = partial(_show, out, len(reports), len(stores))
+            # Told before it is begun: making the private copy of a large store takes a
+            # while.
             progress(exam.Report(kind, path, False, 0, 0, []))
             reports.append(
                 exam.examine(kind, path, only=only, session=session, progress=progress)
             )
+    # The line goes away also when an exam fails: the error begins on a line of its own.
     finally:
         out.over(None)
     return reports

@@ -90,6 +90,7 @@ def heal(options: Any, out: Output) -> int:
 
 def _insist_on_form(form: str, kind: str, path: str) -> None:
     needs = FORMS[form]
+    # What can't be read is reported as that, whatever form was asked for.
     if needs is not None and needs != kind and kind != detect.UNKNOWN:
         fitting = [name for name, takes in FORMS.items() if takes in (None, kind)]
         problem = f"A {kind} store can't be healed as {form}; as {' or '.join(fitting)} it can."
@@ -129,15 +130,18 @@ def _places(stores: Sequence[Found], options: Any) -> list[str]:
 
 
 def _short(place: str) -> str:
-    """The same place, its name cut where a store could not put its log and its lock beside it."""
+    """The place, its name cut so short that a store can put its log and its lock beside it."""
     folder, name = os.path.split(place)
     root, ending = os.path.splitext(name)
+    # In bytes, as file systems count; a letter that is cut in two is left out.
     cut = os.fsencode(root)[: NAME_MAX - len(os.fsencode(ending))]
     return os.path.join(folder, cut.decode("utf-8", "ignore") + ending)
 
 
 def _apart(places: Sequence[str]) -> list[str]:
-    """Each of them once: `x.jsonl` and `x.jsonl.db` may both become `x.jsonl.db`."""
+    """The places, numbered where two are equal: `x.jsonl` and `x.jsonl.db` may both become
+    `x.jsonl.db`.
+    """
     names: list[str] = []
     for place in places:
         root, ending = os.path.splitext(place)
@@ -157,6 +161,8 @@ def _write(copies: Sequence[Copy], options: Any, out: Output) -> None:
     behind.
     """
     to = Path(os.path.abspath(options.heal))
+    # Beside it, not in the folder for temporary files: a rename works within one file
+    # system only.
     with _folder_beside(to) as folder:
         whole = folder.path / "whole" / to.name
         for number, copy in enumerate(copies):
@@ -190,6 +196,7 @@ def _write_one(copy: Copy, place: Path, folder: Path, options: Any) -> list[Chan
                     bring(store, healed.sessions(), source=source_of(path))
             else:
                 healed.write(str(made))
+        # The error names the file in our own folder, which is gone when it is read.
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 where=str(copy.out), problem=error.problem, remedy=error.remedy
@@ -211,10 +218,12 @@ def _folder_beside(out: Path) -> OwnFolder:
 
 
 def _move(made: Path, out: Path) -> None:
-    """To where there is nothing yet."""
+    """Moves what was made to `out`, and refuses if anything is there by now."""
     taken = Stop(USAGE, f"`{out}` exists by now; nothing was overwritten.")
     if os.path.lexists(out):
         raise taken
+    # A folder replaces only an empty one, so nothing of anybody's is lost. A file would
+    # replace a file that came since the look above: a link refuses that.
     if made.is_dir():
         os.rename(made, out)
         return
@@ -235,6 +244,7 @@ def _left(out: str, report: exam.Report, options: Any) -> list[Finding]:
     found: list[Finding] = []
     for kind, path in detect.stores_at(out):
         found += exam.examine(kind, path).findings
+    # By rule and session: places in the copy need not be those of the original.
     same = {(finding.rule.name, finding.session) for finding in found}
     accepts = exam.accepting(options.accept)
     for finding in report.findings:

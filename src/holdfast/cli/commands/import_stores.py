@@ -92,6 +92,8 @@ def run(options: Any, out: Output) -> int:
     # One store after another, each told when it is in: what came before a failure has come.
     stores = []
     code = DONE
+    # Opened after the look at the paths: a path that means nothing must not leave an
+    # empty store behind.
     with holdfast.open(options.into, tenant=options.tenant) as store:
         for kind, path in found:
             brought, unreadable, unknown = _import_or_report(
@@ -149,6 +151,7 @@ def _kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _is_same(path: str, into: str) -> bool:
+    # The target may lie in the folder that is imported.
     if is_address(into) or not os.path.exists(into):
         return False
     return os.path.samefile(path, into)
@@ -194,6 +197,8 @@ def _bring(
     store: holdfast.Store, kind: str, path: str, options: Any, out: Output
 ) -> Brought:
     if kind == OWN:
+        # All or nothing: an export is vetted before any of it is stored, so nothing of
+        # it is left out.
         return restore(store, Path(path), outbox=options.with_outbox), [], {}
     reader = detect.open_reader(kind, path)
     session = options.session
@@ -209,6 +214,7 @@ def _bring(
             source=source,
             tell=lambda so_far: _show_progress(out, so_far, total),
         )
+        # Asked after the reading: a reader knows only then what it could not read.
         return brought, reader.unreadable(), reader.not_examined()
     finally:
         out.over(None)

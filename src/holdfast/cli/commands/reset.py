@@ -28,6 +28,8 @@ def run(options: Any, out: Output) -> int:
     `epoch` of the new one.
     """
     with opened(options) as store:
+        # As a key, whatever ids begin like it; and one that has no session is told, not
+        # made.
         old = session_of(store, KEY + options.key)
         info = old.info()
         facts: dict[str, Any] = {"key": options.key, "ended": old.id}
@@ -40,6 +42,8 @@ def run(options: Any, out: Output) -> int:
         line = again(options, "reset", options.key, "--reason", options.reason)
         if not agreed(options, out, plan, line=line):
             return not_done(out, facts)
+        # By the key, not the session of the plan: if another reset came first, the one
+        # that is current now ends.
         new = store.reset(options.key, reason=options.reason)
     if out.is_json:
         out.json({"done": True, **facts, "id": new.id, "epoch": new.epoch})

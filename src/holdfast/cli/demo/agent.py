@@ -61,12 +61,15 @@ def _run(turn: holdfast.Turn, call: dict[str, Any]) -> None:
 def main() -> None:
     """The process that is killed."""
     store, session, question, pace_s = sys.argv[1:]
+    # Never closed: this process is killed in the middle of the answer.
     answer(
         holdfast.open(store).get(session), question, pace_s=float(pace_s), show=_show
     )
 
 
 def _show(text: str) -> None:
+    # Flushed piece by piece: what stays in a buffer is lost with the process, and was
+    # not shown.
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
 

@@ -12,6 +12,7 @@ from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
 
 SCHEMA = "holdfast.demo/1"
+# Seconds between two chunks: slow enough to be watched, fast where nobody watches.
 PACE_S = 0.03
 PACE_OF_MACHINES_S = 0.004
 
@@ -48,6 +49,7 @@ def _demo(where: str, *, json: bool, kept: bool) -> int:
         checks = scenario.check(facts)
         _print_json(facts, checks, where if kept else None)
     else:
+        # Only here: it needs `rich`, which is an extra, and --json does without.
         from holdfast.cli.demo.screen import Screen
 
         screen = Screen(where if kept else None)

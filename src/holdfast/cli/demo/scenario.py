@@ -114,6 +114,7 @@ class Facts(msgspec.Struct):
 def play(where: str, audience: Audience, *, pace_s: float) -> Facts:
     """Runs the demo on the store at `where` and returns what it left."""
     with holdfast.open(where) as store:
+        # A session of its own, also in a store that has seen the demo before.
         session_id = store.reset(KEY, reason="demo").id
     audience.asked(QUESTION)
     seen, exit_code = _speak_and_die(where, session_id, audience, pace_s)
@@ -170,6 +171,8 @@ def _listen(child: "subprocess.Popen[bytes]", audience: Audience) -> str:
         audience.heard(piece.decode(errors="replace"))
         if model.MIDDLE.encode() in seen:
             child.kill()
+    # Read to the end, also after the kill: what is in the pipe by then was handed on to
+    # the user, and has to be in the store.
     return seen.decode(errors="replace")
 
 
@@ -228,6 +231,8 @@ def _carry_on(session: Session, audience: Audience, pace_s: float) -> SecondTurn
     refused: list[str] = []
     for context in sent:
         refused += providers.check("openai.chat", context)
+    # In all formats, though the demo speaks one: what was cut off has to be valid in
+    # each.
     for format in FORMATS:
         refused += providers.check(format, session.context(format))
     return SecondTurn(SECOND_QUESTION, list(sent[0]), "".join(spoken), refused)
@@ -257,6 +262,7 @@ def check(facts: Facts) -> dict[str, bool]:
     ends = [turn.ends for turn in facts.turns]
     answers = [each["content"] for each in facts.context if each["role"] == "tool"]
     is_closed = len(answers) == 2 and INTERRUPTED not in answers[0]
+    # In the order of `CHECKS`, one for one; `strict` sees to the number.
     held = (
         facts.exit_code == -9 and 0 < len(facts.seen) < len(model.ANSWER),
         asked == [QUESTION],

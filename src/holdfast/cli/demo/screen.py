@@ -34,6 +34,8 @@ class Screen(Audience):
     """
 
     def __init__(self, store: str | None) -> None:
+        # rich leaves bold and dim in place under NO_COLOR; without a colour system
+        # nothing is styled.
         colours: Any = None if os.environ.get("NO_COLOR") else "auto"
         self._console = Console(highlight=False, color_system=colours)
         self._console.width = min(self._console.width, WIDTH_MAX)
@@ -63,6 +65,8 @@ class Screen(Audience):
                 self._column = MARGIN - 1
             out += letter
             self._column += 1
+        # `soft_wrap`: rich takes each piece for the beginning of a line, and would
+        # break it in the wrong place.
         self._console.print(Text(out, AGENT), end="", soft_wrap=True)
         self._console.file.flush()
 
@@ -137,6 +141,7 @@ def _side_by_side(facts: Facts) -> Table:
             seen = _seen(message, facts)
             held = _stored(message, facts)
         table.add_row(seen, held, _sent(payload))
+    # What is stored and not sent has a row, too: the demo hides nothing.
     for message in stored:
         table.add_row(_seen(message, facts), _stored(message, facts), "")
     return table

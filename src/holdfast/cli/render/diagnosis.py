@@ -53,6 +53,8 @@ def shown(reports: Sequence[Report], out: Output) -> None:
         out.lines(table(COLUMNS, rows, width=out.width))
         if report.findings and report is not reports[-1]:
             out.line()
+    # At the end, once each: hundreds of findings may be of one rule, and of many
+    # stores.
     broken = {finding.rule.name: finding.rule for finding in _findings(reports)}
     for rule in broken.values():
         out.line()

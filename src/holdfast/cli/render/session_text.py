@@ -19,6 +19,7 @@ from holdfast.exporters.safe_text import cells, harmless, wrapped
 from holdfast.exporters.units import CALL_STATES, VIEWS
 from holdfast.runtime.live.message import Message
 
+# Characters of a message, an outcome and a call; with --full there is no limit.
 TEXT_MAX, OUTCOME_MAX, CALL_MAX = 4000, 600, 300
 CUT = "▌"
 
@@ -109,10 +110,13 @@ class Printer:
         """
         message = self._messages[seen.id]
         parts: list[Part] = []
+        # What is erased has no payload that could be taken apart.
         if message.state != "erased":
             parts = message.parts
         if seen.id in self._answered:
             parts = [part for part in parts if not isinstance(part, Result)]
+            # Words beside the results, as some formats have them, are still to be
+            # shown.
             if not parts:
                 return
         yield from self._headed(
@@ -136,6 +140,7 @@ class Printer:
             marks.append(("late: its turn had been overtaken", "bad"))
         view = self._outline.view(seen)
         text = VIEWS[view]
+        # That it is erased says enough: nobody sees it.
         if text and message.state != "erased":
             reason = self._outline.retracted.get(seen.id)
             if view == "retracted" and reason:
@@ -160,6 +165,8 @@ class Printer:
     def _parts(
         self, seen: StoredMessage, message: Message, parts: list[Part]
     ) -> Iterator[Line]:
+        # By their order in the message, not by their ids: providers use ids again
+        # (FAULTS E4).
         calls = iter(self._outline.calls.get(seen.id, ()))
         cut = message.state == "partial"
         last = -1  # the part whose words were cut
@@ -203,6 +210,8 @@ class Printer:
 
     def _outcome(self, outcome: Message, result: Result) -> Iterator[Line]:
         first, *rest = self._block(result.content, OUTCOME_MAX, "", indent=2)
+        # The outcome is a message with a number of its own, which takes the place of
+        # the margin.
         line: list[Piece] = [(f"{outcome.seq:>{self._gutter}}  ", "quiet"), *first[1:]]
         if outcome.late:
             line.append(("  late: its turn had been overtaken", "bad"))

@@ -32,11 +32,14 @@ def table(
         return
     heading: list[Piece] = [(column.heading, "quiet") for column in columns]
     lines = [[_plain(cell) for cell in row] for row in (heading, *rows)]
+    # In columns of the screen, not in letters: some letters take two, some none.
     widths = [
         max(cells(text) for text, _ in column) for column in zip(*lines, strict=True)
     ]
     kept = list(range(len(columns)))
     if width is not None:
+        # Which columns stay is decided first, as if all had shrunk: none shrinks for
+        # the sake of one that has to go anyway.
         kept = _fitting(columns, widths, width)
         _shrink(columns, widths, kept, width)
     for line in lines:

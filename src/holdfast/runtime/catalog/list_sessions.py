@@ -24,6 +24,7 @@ LIMIT_MAX = 1000
 MATCHING_MAX = 100_000
 """In so many sessions, newest first, a text is looked for; ids alone are remembered of them."""
 _Moment = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
+# A cursor may have been made up by a stranger: engines get no place that can't be one.
 _Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-zA-Z-]{1,64}$")]
 Place = tuple[_Moment, _Id]
 """When a session had its last news, and its id: where it stands in the list."""
@@ -97,6 +98,8 @@ def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[L
             if matching is None or state.id in matching:
                 found.append(state)
         more = len(states) == size
+    # With a text, a page of sessions may give few matches or more than are wanted: what
+    # is too many is found again by the next page.
     shown = found[: wanted.limit]
     next = None
     if len(found) > len(shown):
@@ -118,6 +121,8 @@ def _listed(
     named, active_at = "", state.active_at
     if not state.erased:
         named = title(session, beginning)
+        # Exact for people; the order of the list, and the cursor, go by the coarser
+        # time that has an index.
         active_at = max(active_at, state.last_at)
     return Listed(
         id=state.id,

@@ -58,6 +58,7 @@ def check(engine: Engine) -> Plan[list[Problem]]:
     """All that is wrong with it; nothing is written (I-18). It reads the whole store."""
     problems = yield from read(engine.check, slow=True)
     told = {problem.place for problem in problems}
+    # The limit is for both together: what the engine has found comes first.
     left = max(PROBLEMS_MAX - len(problems), 0)
     return problems + (
         yield from read(
@@ -82,6 +83,8 @@ def _unreadable(engine: Engine, told: set[str]) -> Iterator[Problem]:
             for some in portions(asked, entries_max=ENTRIES_MAX):
                 pages = _beginnings(engine, some)
                 for state in some:
+                    # Taken out, so that a page is let go of as soon as it was looked at
+                    # (I-24).
                     found = _unreadable_in(engine, state, pages.pop(state.id, []))
                     yield from (
                         problem for problem in found if problem.place not in told
@@ -124,6 +127,7 @@ def _unreadable_entries(
         yield from problems.values()
         references.add(page, unreadable=problems)
         after, page = page[-1].seq, []
+    # Rare: only then is the log read once more, and the past that it shares.
     if references.missing:
         yield from _names_nobody(engine, state, references)
 
@@ -164,6 +168,7 @@ def _problem(state: SessionState, entry: Entry) -> Problem | None:
             problem=f"it is of a kind that this release does not know ({entry.kind!r:.40})",
             remedy="Open the store with the release that wrote it; until then it is left out",
         )  # fmt: skip
+    # It gives the very entry back if that can be read, and a placeholder if not.
     if readable(entry) is not entry:
         return Problem(
             rule="unreadable-entry",

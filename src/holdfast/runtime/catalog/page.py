@@ -42,6 +42,8 @@ def write_cursor(place: tuple[Any, ...]) -> str:
 
 def read_cursor(text: str, place: Any) -> Any:
     """The place that `write_cursor` was given, of this type; ValueError when no such place was."""
+    # Without `validate`, characters that are none of the alphabet would be skipped, and
+    # a damaged cursor would mean some other place.
     padded = text.encode("ascii") + b"=" * (-len(text) % 4)
     raw = base64.b64decode(padded, altchars=b"-_", validate=True)
     try:

@@ -53,6 +53,7 @@ def pending(
     """A page of what waits, oldest first; `after` is the `next` of the page before."""
     engine, tenant = store.engine, store.tenant
     mark = None
+    # With the first page only: whoever reads on has just had this done.
     if after is None:
         running = yield from read(
             lambda: [engine.state(id) for id in engine.running(tenant)]
@@ -62,6 +63,7 @@ def pending(
                 yield from settle_if_dead(store.session_log(state))
     else:
         mark = _mark_of(after)
+    # One more than is shown: it tells whether a page follows.
     found = yield from read(lambda: engine.pending(tenant, after=mark, limit=limit + 1))
     shown = found[:limit]
     # The engine ends a page early when its payloads are large: then more may follow.

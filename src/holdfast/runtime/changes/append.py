@@ -38,6 +38,8 @@ def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[s
     if isinstance(outcome, Refused):
         if outcome.why == "accepted":
             yield from refuse_accepted(session, event_id, outcome.detail)
+        # The event is its only guard: any other refusal says that the session has
+        # ended.
         raise (yield from read(session.ended))
     return draft.id.hex()
 
@@ -46,11 +48,14 @@ def append_all(
     session: SessionLog, messages: Sequence[Any], *, format: str
 ) -> Plan[list[str]]:
     """Stores several messages in one commit, all or none, and gives their ids."""
+    # Frozen before the plan runs, as in `append`; and all of them before any is stored,
+    # so one that is no message keeps the others out.
     return _append_all(session, [speak(message, format) for message in messages])
 
 
 def _append_all(session: SessionLog, spoken: list[Spoken]) -> Plan[list[str]]:
     drafts = tuple(session.message(each, turn=None) for each in spoken)
+    # Nothing to store costs no commit, and is no error in a session that has ended.
     if drafts:
         yield from _store(session, drafts)
     return [draft.id.hex() for draft in drafts]

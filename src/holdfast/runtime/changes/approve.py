@@ -15,6 +15,8 @@ def decide(
 ) -> Plan[None]:
     """Answers the newest call of this id that waits. A denial is also the call's outcome."""
     while True:
+        # The whole history: the error for a call that was decided on before the last
+        # compaction says so, and not that nobody knows it.
         log = yield from read(session.history)
         with session.lock:
             asked = [ask for ask in log.asks.values() if ask.call_id == call_id]
@@ -35,6 +37,8 @@ def _decision(
 ) -> tuple[Draft, ...]:
     note = Decided(ask.call_id, ask.message, approved, by, ask.index)
     decided = session.draft("decision", note)
+    # An approved call is yet to be run, and whoever runs it stores its outcome. A
+    # denied one gets its outcome here: nobody else would store one (I-10).
     if approved:
         return (decided,)
     part = {
@@ -43,6 +47,7 @@ def _decision(
         "content": f"Denied by {by}.",
         "error": True,
     }
+    # By its place, not by its id: providers use ids of calls again (FAULTS E4).
     target = target_of(ask.message, ask.index)
     spoken = speak(
         {"role": "tool", "parts": [part]}, "holdfast", failed=True, target=target

@@ -43,6 +43,8 @@ def copies(
     if ids:
         # What it has passed on itself belongs to a later session.
         ids -= passed_on(log(), ids)
+    # The log is read several times rather than held: only notes are read, and it may be
+    # long (I-24).
     while ids:
         first = next(log(), None)
         previous = opened_of(first).previous if first is not None else None
@@ -79,7 +81,10 @@ def blanking(session: SessionLog, copies: Copies) -> Write:
     audit = Draft(
         "blanked", None, mint(session.world, state.last_at), state.last_at, noted(note)
     )
+    # An erasure that is done again meets the tombstones of the first time: writing them
+    # once more cleans the file again, and is no news to be audited.
     drafts = (audit,) if copies.is_news else ()
+    # `ended_too`: a session that has passed messages on is over.
     return Write(state.id, drafts, head=state.head, ended_too=True, blank=copies.notes)
 
 

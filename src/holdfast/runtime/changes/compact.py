@@ -25,6 +25,7 @@ from holdfast.runtime.turns.recovery import settle_if_dead
 from holdfast.runtime.turns.turn_owner import is_around
 
 HEADING = "Summary of what was said before:\n\n"
+# News of other processes come by looking, as in `start_turn`.
 POLL_S = 0.05
 
 Summary = str | Callable[[list[Message]], Any]
@@ -53,6 +54,8 @@ def compact(
         messages = [
             Message(seen, turn=session.turn_name(seen.turn)) for seen in covered
         ]
+        # Nothing is held while it runs, and nothing was written: a call of a model may
+        # take minutes, or fail.
         text = yield from ask(partial(summary, messages))
     # The class is asked, not the object: one of a caller's own may lie about itself.
     words = ""
@@ -90,6 +93,8 @@ def _until_free(session: SessionLog) -> Plan[int | None]:
             raise (yield from read(session.ended))
         if state.turn is None:
             return None
+        # A turn that was seized is not the caller's any more, though it works inside of
+        # it: its end is about to be written.
         if state.fence == state.turn and is_around(session.id, state.turn):
             return state.turn
         yield Pause(session.engine, session.id, POLL_S)
@@ -102,6 +107,8 @@ def _commit(session: SessionLog, covered: list[str], text: str) -> Plan[Compacti
         log = yield from read(session.log)
         with session.lock:
             head, note = log.head, covering(log, covered)
+        # Not a reason to try again: the summary tells of messages that a rewind, a
+        # label or another compaction has taken away meanwhile.
         if note is None:
             raise Conflict(
                 session_id=session.id,

@@ -18,6 +18,8 @@ def stop(session: SessionLog, reason: str) -> Plan[bool]:
         state = yield from settle_if_dead(session)
         if state.turn is None:
             return False
+        # Ended by somebody else, the turn may have been followed by another one, which
+        # is to be stopped then.
         if (yield from settle(session, state, end="interrupted", reason=why)):
             return True
 
@@ -34,6 +36,8 @@ def end(session: SessionLog, reason: str) -> Plan[None]:
             return
         if state.turn is None:
             closed = session.draft("closed", Closed(reason))
+            # Its outcome is not asked for: done or refused, the next round sees how the
+            # session stands.
             yield from session.commit(
                 Write(session.id, drafts=(closed,), idle=True, close=True)
             )

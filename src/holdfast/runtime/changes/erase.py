@@ -90,6 +90,8 @@ def erase(store: OpenStore, session_id: str, *, preview: bool) -> Plan[Erasure]:
         )
         return doomed.erasure
     state = yield from _at_rest(session)
+    # Refused only when somebody has written meanwhile: then there may be more to erase,
+    # and it is looked up anew.
     while True:
         [(doomed, ticket)] = yield from read(
             partial(_submitted, session.engine, [(session, state)], "asked for")
@@ -116,6 +118,8 @@ def retain(store: OpenStore, days: float, *, preview: bool) -> Plan[list[Erasure
     while states := (
         yield from read(partial(engine.kept, tenant, before=before, limit=BATCH))
     ):
+        # Before anything is left out: the place of the next page is that of the last
+        # session seen, erased or kept.
         before = (states[-1].active_at, states[-1].id)
         quiet = [state for state in states if _is_over(state, cutoff)]
         old = yield from read(partial(family.unneeded, quiet))
@@ -132,6 +136,8 @@ def retain(store: OpenStore, days: float, *, preview: bool) -> Plan[list[Erasure
 def _is_over(state: SessionState, cutoff: int) -> bool:
     if state.erased or state.turn is not None:
         return False
+    # `active_at`, which the page is found by, moves with messages and turns only, and
+    # once a second at most; the last entry may be a label that was set today.
     return max(state.active_at, state.last_at) < cutoff
 
 
@@ -163,6 +169,8 @@ class _Family:
                     self._parents[fork.id] = fork.parent
             for fork in forks:
                 is_young = not fork.erased and not _is_over(fork, self._cutoff)
+                # A parent may be met pages after its child was found to be needed: what
+                # it shares with that child is needed as well.
                 if is_young or fork.id in self._needed:
                     self._keep_ancestors(fork.id)
             ids = [fork.id for fork in forks]
@@ -184,6 +192,8 @@ def _all_of(
     while some:
         refused: list[SessionLog] = []
         submitted = yield from read(
+            # Only a retention forgets events: one that is redelivered long after is a
+            # new one, while what somebody had erased must not come in again.
             partial(_submitted, engine, some, reason, forget_events=True)
         )
         for doomed, ticket in submitted:
@@ -191,12 +201,14 @@ def _all_of(
                 refused.append(doomed.session)
             else:
                 done.append(msgspec.structs.replace(doomed.erasure, done=True))
+        # Another erasure may have taken copies out of one of them: that moves its head
+        # and is no news, so it is tried again.
         some = yield from read(partial(_still_over, refused, cutoff))
     return done
 
 
 def _still_over(sessions: list[SessionLog], cutoff: int) -> list[Candidate]:
-    """Those that can be erased all the same. What refused the others is news of theirs."""
+    """Those of the refused sessions that still have had no news, and can be tried again."""
     found = []
     for session in sessions:
         state = session.state()
@@ -237,6 +249,7 @@ def _looked_up(engine: Engine, some: list[Candidate]) -> list[Doomed]:
     """
     ids = [state.id for _, state in some]
     weights = engine.weigh(ids)
+    # A session of one page or less needs no question of its own after this.
     beginnings = engine.beginnings(ids, limit=PAGE, bodies=False)
     forks: dict[str, list[str]] = {}
     for fork in engine.forks(some[0][0].tenant, ids):
@@ -268,6 +281,8 @@ def _log(
     """All own entries of a session, those of a page that is known first."""
     page, after = beginning, state.origin
     while after < state.head:
+        # The first page is known, unless the engine left it out of a large answer; the
+        # entries after it are read now.
         page = page or engine.entries(state.id, after=after, limit=PAGE, bodies=False)
         if not page:
             return
@@ -289,5 +304,6 @@ def _submit(doomed: Doomed, reason: str, *, forget_events: bool) -> Ticket:
         erase=tuple((entry.seq, tombstone(entry)) for entry in log()),
         forget_events=forget_events,
     )
+    # In the same commit: erased words that live on in a copy are not erased (I-21).
     blankings = [blanking(session, each) for each in found]
     return session.engine.submit((erasing, *blankings))

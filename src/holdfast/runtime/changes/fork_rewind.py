@@ -30,6 +30,7 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
             raise SessionBusy(
                 session_id=session.id, turn_id=session.turn_name(state.turn)
             )
+        # From the first entry on: it may go back to what lies before the last summary.
         log = yield from read(session.history)
         with session.lock:
             head, note = log.head, _back_to(session, log, to_message)
@@ -45,6 +46,8 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
             )
         )
         if written is not None:
+            # `record` has to know that this handle went back itself: what it says again
+            # after that, in the same words, is new.
             session.went_back = max(session.went_back, written.seq)
             return
 
@@ -66,8 +69,8 @@ def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound:
 
 
 def _before_waiting(session: SessionLog, head: int) -> int:
-    """The seq up to which a fork shares the log: what was accepted last and waits is answered here,
-    not there too.
+    """The seq up to which a fork shares the log. Messages at its end that still wait are left out:
+    they are answered in this session, and not in the fork as well.
     """
     while True:
         last = session.page(head - 1, 1)[0]
@@ -77,6 +80,8 @@ def _before_waiting(session: SessionLog, head: int) -> int:
 
 
 def _next_epoch(session: SessionLog, key: str) -> Plan[int]:
+    # The key may be taken before the commit: then this epoch is not the next one any
+    # more, and the engine refuses it.
     taken = yield from read(lambda: session.engine.current(session.tenant, key))
     if taken is None:
         return 1
@@ -99,6 +104,9 @@ def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[Sessio
     epoch = 1
     if key is not None:
         epoch = yield from _next_epoch(session, key)
+    # The parent is not guarded: its log only grows, so what lies before `head` stays as
+    # it is (I-1). The fence goes on from the parent's, so that no turn of the fork gets
+    # the number of one that it shares.
     opening = Opening(
         session.tenant, key, epoch, head=head, fence=state.fence, parent=session.id
     )
@@ -109,6 +117,7 @@ def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[Sessio
     outcome = yield from wait_for(
         session.engine.submit((Write(branch.id, (opened,), open=opening),))
     )
+    # Of what guards it only the key can refuse: its id is drawn by chance.
     if isinstance(outcome, Refused):
         problem = (
             f"the key `{key}` was bound to another session meanwhile; use another key, "

@@ -28,6 +28,7 @@ from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 
+# An id that is not unique is told with these, for a person to choose from.
 CANDIDATES_MAX = 10
 
 
@@ -112,6 +113,8 @@ def usable(
     if state is None or state.ended:
         return None
     if _due(store, state, reset) is not None:
+        # A turn whose process is gone must not keep a session from its reset; a living
+        # one does.
         state = yield from settle_if_dead(store.session_log(state))
         if state.turn is None:
             return None
@@ -158,6 +161,8 @@ def _replace_running(
     session = store.session_log(state)
     made: list[SessionLog] = []
 
+    # Called again, with another successor, whenever the turn's last write is refused
+    # because something came in: `made` has all of them, and one or none was stored.
     def close(last: Write) -> Plan[Commit]:
         found = None
         while found is None:
@@ -174,6 +179,8 @@ def _replace_running(
     yield from settle(
         session, state, end="interrupted", reason=f"reset: {reason}", also=close
     )
+    # `settle` tells whether the turn was ended by this call, not whether the key was
+    # bound: that is asked of the store.
     now = yield from current_state(store, key)
     for new in made:
         if now is not None and now.id == new.id:
@@ -196,6 +203,8 @@ def successor(
     session = store.session_log(state_after(mint_session(store.world), opening))
     drafts = [session.draft("opened", Opened(key, epoch, previous=previous))]
     closing: tuple[Write, ...] = ()
+    # What waits when a session is ended stays there, until the key's next session takes
+    # it along.
     if state is not None and (waiting or not state.ended):
         old = store.session_log(state)
         for each in waiting:
@@ -204,6 +213,8 @@ def successor(
                 return None
             drafts.append(carried)
         closing = (_closing(old, state, waiting, reason),)
+    # Their seqs are those of the old log; with 0 each gets that of its draft in the new
+    # one. Whoever waits with a message goes on waiting.
     admits = tuple(replace(each, seq=0) for each in waiting)
     first = Write(session.id, tuple(drafts), open=opening, admits=admits)
     return Successor(session, closing, first)
@@ -217,6 +228,8 @@ def _closing(
     """
     takes = tuple(each.message for each in waiting)
     note = Closed(reason, moved=tuple(message.hex() for message in takes))
+    # Guarded by the head: what came in after the state was read would be left behind in
+    # a session that is over.
     return Write(
         state.id,
         (old.draft("closed", note),),

@@ -27,6 +27,8 @@ from holdfast.runtime.turns.start_turn import (
     start,
 )
 
+# So many keys are known without a question; then it starts over, for one question
+# brings each of them back.
 RECENT_MAX = 10_000
 
 
@@ -40,6 +42,8 @@ def start_turn(
         state = yield from current_state(store, key)
         session = yield from usable(store, state, reset)
         if session is not None:
+            # Without the policy: it was asked just now, and whatever follows this
+            # session is new.
             elsewhere = partial(open_session, store, key)
             return (yield from start(session, request, on_ended=elsewhere))
         reason = why_replaced(store, state, reset)
@@ -58,11 +62,14 @@ def start_turn(
 
 def _opened_and_started(opening: Write, first: Write) -> Write:
     """The write that opens a session and starts its first turn in one."""
+    # What the first turn takes never waits in the new session: it is not admitted, so
+    # there is nothing for `takes` to guard.
     taken = set(first.takes)
     return Write(
         opening.session,
         (*opening.drafts, *first.drafts),
         event=first.event,
+        # The inbound message comes right after what opens the session.
         event_draft=len(opening.drafts),
         open=opening.open,
         start=first.start,
@@ -90,6 +97,8 @@ def accept(
 def _accept(
     store: OpenStore, key: str, spoken: Spoken, event_id: str | None
 ) -> Plan[Receipt]:
+    # Once, not in each round: if the session has ended meanwhile, the same message is
+    # offered to the next one.
     id = store.arrivals.mint()
     while True:
         session = store.recent.get(key)
@@ -108,6 +117,8 @@ def _accept(
         )
         if isinstance(outcome, Written):
             return Receipt(session.id, id.hex())
+        # No error here: a webhook that is called twice is answered both times, with the
+        # receipt of the first.
         if outcome.why == "accepted":
             known = outcome.detail
             return Receipt(known.session, known.message.hex(), again=True)

@@ -76,6 +76,7 @@ def record(
     session: SessionLog, memory: Memory, messages: Sequence[Any], *, format: str
 ) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
+    # A list of our own: the caller may append to its list while the plan waits.
     payloads = list(messages)
     # What equals a snapshot is plain, as that is, and somebody has said it: only the rest is looked
     # at.
@@ -84,7 +85,8 @@ def record(
     after = _said(payloads[equal.stop :], equal.stop, format)
     payloads = [*before, *payloads[equal.first : equal.stop], *after]
     try:
-        # Decided here, not in the plan: the list is the caller's, and may change while a plan waits.
+        # Decided here, not in the plan: the list is the caller's, and may change while a
+        # plan waits.
         first = session.reading(
             partial(_decide, session, memory, payloads, format, equal)
         )
@@ -129,6 +131,7 @@ def _commit(
     first: _Decision,
 ) -> Plan[Recorded]:
     decision = first
+    # A list with nothing new and the shape it had needs no commit at all.
     while decision.drafts:
         written = yield from session.commit_or_retry(
             Write(
@@ -140,13 +143,18 @@ def _commit(
         )
         if written is not None:
             break
+        # The list as it was at the call: its messages are the caller's, who may have
+        # changed them since. What equalled the last list then is compared anew.
         again = partial(_decide, session, memory, first.list_then(), format, NOWHERE)
         decision = yield from read(partial(session.reading, again))
     remembered = decision.remembered
+    # It was decided from copies; the next list is recognised by the caller's own
+    # objects.
     if decision is not first:
         remembered = rebound(remembered, payloads)
     head = decision.head + len(decision.drafts)
     memory.keep(format, LastList(remembered, len(decision.leading), head))
+    # Only once it is stored: a recording that fails is repeated with what it knew.
     session.contexts.forget_given(format)
     return Recorded(decision.new, head)
 
@@ -196,6 +204,8 @@ def _decide(
             drafts.append(
                 session.draft("instructions", body=freeze(found.instructions))
             )
+        # A view names messages by seq, also those that are not stored yet: the guard by
+        # the head makes sure that they get these.
         first_seq = log.head + 1 + len(drafts)
         drafts += messages
         shape = ListShape(log, order, new=new, edits=found.edits)
@@ -223,6 +233,7 @@ def _found(
     echo = Echo(payloads, found.new)
     history = session.history()
     older: dict[int, Payload] = {}
+    # They are one and the same where nothing was compacted: all payloads are in memory.
     if history is not evidence.log:
         older = _older(session, echo, before=evidence.log.since)
     return evidence.compare_with(payloads, evidence.past(history, older, echo))
@@ -232,6 +243,8 @@ def _older(session: SessionLog, echo: Echo, *, before: int) -> dict[int, Payload
     """What was said before this seq and may be in the list, by seq; read page by page (I-24)."""
     payloads: dict[int, Payload] = {}
     after = 0
+    # From `before` on, payloads are in memory. Of those before it, what does not
+    # resemble anything in the list is dropped again at once.
     while after < before - 1:
         page = session.page(after, min(PAGE, before - 1 - after))
         if not page:
@@ -255,6 +268,8 @@ def _view(
     """The view entry that the list needs, if its shape is not the natural one."""
     if shape.is_natural:
         return None
+    # Only a list that names what lies before the last compaction has the whole history
+    # folded.
     whole = session.history() if shape.names_the_past else shape.log
     visible = {id for _, ids in shown for id in ids}
     return shape.view(

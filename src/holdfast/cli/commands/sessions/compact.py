@@ -40,6 +40,8 @@ def run(options: Any, out: Output) -> int:
     summary = options.summary
     if summary is None:
         summary = _read(options.summary_file)
+    # `Session.compact` refuses it as well, but only after a plan was shown and agreed
+    # to.
     if not summary.strip():
         raise Stop(
             USAGE,
@@ -85,6 +87,8 @@ def _covered(session: Session, keep_turns: int) -> list[str]:
         found.extend(message.id for message in messages)
         raise _Enough
 
+    # The very code that would compact is asked, so the plan says what the deed would
+    # do.
     with suppress(_Enough):
         session.compact(look, keep_turns=keep_turns)
     return found

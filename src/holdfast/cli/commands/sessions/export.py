@@ -41,6 +41,8 @@ def run(options: Any, out: Output) -> int:
     stdout is wrapped in one, `markdown` or `html`; the other formats are JSON as they are.
     """
     with opened_session(options) as session:
+        # A generator: a long log is written as it is read, so the store stays open
+        # until all is out.
         data = export(session, options.format)
         if options.out is None:
             _print(data, options.format, out)
@@ -75,6 +77,7 @@ def _write(path: str, data: Iterable[bytes]) -> int:
     try:
         with os.fdopen(number, "wb") as file:
             return sum(file.write(piece) for piece in data)
+    # Also Ctrl-C and SIGTERM: half an export looks like a whole one to a reader.
     except BaseException:
         os.unlink(path)
         raise

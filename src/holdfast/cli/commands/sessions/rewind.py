@@ -52,6 +52,8 @@ def run(options: Any, out: Output) -> int:
             )
         if restored:
             plan.append(f"{units.many(len(restored), 'message')} will be in it again.")
+        # The whole id and the number, not the words that were typed: `@latest` may mean
+        # another session by then.
         line = again(options, "sessions", "rewind", session.id, str(message.seq))
         if not agreed(options, out, plan, line=line):
             return not_done(out, facts)

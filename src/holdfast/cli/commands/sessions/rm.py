@@ -40,6 +40,8 @@ def run(options: Any, out: Output) -> int:
             session = session_of(store, options.session)
             found = [store.erase(session.id, preview=True)]
             running = session.info().running is not None
+            # The whole id, not the word that was typed: `@latest` may mean another
+            # session by then.
             line = again(options, "sessions", "rm", session.id)
         else:
             found = store.retain(options.idle_days, preview=True)
@@ -81,6 +83,7 @@ def _plan(found: Sequence[Any]) -> list[str]:
         forks.update(each.forks)
         copies.update(each.copies)
     erased = {each.session_id for each in found}
+    # Not those that are erased themselves: they lose everything.
     lines += _losing(
         forks - erased, "session", "forked off will lose the past they share"
     )

@@ -85,6 +85,8 @@ def _marked(hit: Any) -> list[Piece]:
 
 
 def _flat(text: str) -> str:
+    # Piece by piece, after the marks were applied: they count the characters of the
+    # snippet as it was stored.
     return re.sub(r"\s+", " ", harmless(text))
 
 
@@ -95,6 +97,8 @@ def _lines(pieces: list[Piece], width: int | None) -> Iterator[list[Piece]]:
     for piece in pieces:
         text, style = split(piece)
         for word in re.findall(r"\S+|\s+", text):
+            # 4 columns are the margin. A word that is wider than the screen stands
+            # alone.
             if width is not None and taken + cells(word) > width - 4 and taken:
                 yield line
                 line = []
@@ -111,6 +115,8 @@ def moment(text: str) -> int:
     if ago is not None:
         return RealWorld().now() - int(ago[1]) * AGO_MS[ago[2]]
     try:
+        # A time without a zone is that of the clock on the wall here, as times are
+        # shown; the library takes none without.
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
         problem = (

@@ -49,6 +49,7 @@ def run(options: Any, out: Output) -> int:
             wanted = sections[_first(outline, sections, last) :]
             out.json(session_json(session, info, outline, wanted))
             return DONE
+        # Only for people: programs get all of it, unless they ask for less.
         if last is None and not options.full:
             last = LAST
         printer = Printer(
@@ -136,6 +137,7 @@ def _header(
     else:
         text = cut(one_line(outline.log.instructions), INSTRUCTIONS_MAX)
     name = "system"
+    # 9 columns are the name in front.
     for line in wrapped(text, None if width is None else width - 9):
         yield (f"{name:<9}", "quiet"), line
         name = ""

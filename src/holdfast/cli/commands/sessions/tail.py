@@ -58,6 +58,7 @@ def _back(session: Session, wanted: int) -> str | None:
                 wanted -= 1
                 place = entry.seq - 1
         after = start
+    # A follower without a cursor begins at the first entry.
     if not place or wanted:
         return None
     return cursors.write(Cursor(session.id, place))
@@ -96,8 +97,8 @@ def _event_json(event: Event) -> dict[str, Any]:
 
 
 class _EventPrinter:
-    """Events for people. A message is spoken on; whatever else comes begins on a line of
-    its own.
+    """Events for people. Chunks of one message continue its line; anything else begins a
+    line of its own.
     """
 
     def __init__(self, session: Session, out: Output) -> None:
@@ -128,6 +129,8 @@ class _EventPrinter:
         if Result in kinds:
             # What a tool answered is told below, shortened, beside its call.
             words = shown_text_of(message.parts)
+        # A message whose words were all told as chunks has none left: it still has a
+        # line to end.
         spoken = words or message.id == self._speaking
         if spoken or not kinds & {Call, Result}:
             self._speak(message.id, message.role, words)

@@ -45,6 +45,7 @@ def _facts(info: Any) -> dict[str, str]:
         "last entry": active,
         "format": f"{info.version}, {info.engine}",
     }
+    # A server tells of its standbys; a file, of the file system that it lies on.
     if info.replication is None:
         facts["file system"] = info.file_system or "unknown"
     else:

@@ -20,6 +20,7 @@ def run(options: Any, out: Output) -> int:
 
     With --json, one object: `before` and `after`, the numbers of the store's format.
     """
+    # Not `opened`: opening a store migrates it, and there would be nothing to tell.
     insist(options.store)
     migrated = migrate(options.store)
     before, after = migrated.before, migrated.after
