@@ -53,6 +53,7 @@ class Context(list[Any]):
         """The payloads, without what stands at the end only because nothing else does."""
         payloads = list(super().__iter__())
         # Its caller may have taken it out, or changed it: then it is the caller's own.
+        # By value: once the context owns its payloads, the one in the list is a copy.
         if payloads and payloads[-1] == self._continuation:
             payloads.pop()
         return payloads
@@ -75,6 +76,7 @@ class Context(list[Any]):
         return list, (list(self),)
 
 
+# What adds at the end. `insert` is not here: what it adds may stand anywhere.
 _GROWING = frozenset({"append", "extend", "__add__", "__iadd__"})
 
 
@@ -101,6 +103,7 @@ def _owning(name: str) -> Any:
     return made
 
 
+# Length, comparison and repr are not wrapped: they hand no payload to the caller.
 for _name in (
     "__iter__", "__getitem__", "__setitem__", "__delitem__", "__reversed__", "__add__", "__iadd__",
     "__mul__", "__imul__", "__rmul__", "__contains__", "append", "extend", "insert", "pop",
@@ -137,12 +140,15 @@ class Contexts:
         """
         shape = registry.get(format)
         kept, tail = self._split(log, shape, prefill=prefill)
+        # With the count: what is kept grows in place with every later context.
         self._given[format] = (log.head, kept, len(kept.payloads), tail)
         context = Context(
             shape.close([], log.instructions),
             head=log.head,
             instructions=log.instructions or "",
         )
+        # By `list` itself: after its own `extend`, the context would count as owning
+        # payloads that it shares.
         list.extend(context, kept.payloads)
         # What was kept ends before a user message, so the last message of all is in the tail.
         list.extend(context, shape.close([payload for payload, _ in tail], None))
@@ -239,6 +245,7 @@ class _Kept:
 
     def extend(self, messages: Sequence[StoredMessage], shape: Format) -> None:
         self.count += len(messages)
+        # Plain messages neither call nor answer: they add no ties and use no call ids.
         if is_plain_dialogue(messages, shape.name):
             # What a long history mostly is, and what every format passes on unread.
             self._take_plain(messages)

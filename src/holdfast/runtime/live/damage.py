@@ -35,6 +35,7 @@ def readable(entry: Entry, *, bodies: bool = True) -> Entry:
 
 def placeholder(entry: Entry) -> Entry:
     """What is shown in the place of an entry that can't be read."""
+    # An empty note is read as one that says only defaults, so the fold goes on.
     if entry.kind in _STRUCTURE:
         return Entry(entry.seq, entry.kind, entry.turn, entry.id, entry.at, b"", b"")
     role = _role(entry)
@@ -59,6 +60,7 @@ def _read(entry: Entry, *, bodies: bool) -> None:
     note: Any = None
     if entry.kind in NOTES:
         note = note_of(entry.kind, entry.note)
+    # Most kinds have no body; of a message, an empty one is damage.
     if not entry.body and entry.kind != "message":
         return
     if entry.kind == "message" and bodies and not note.erased:
@@ -75,6 +77,7 @@ def located(
     """The same error with its place in this session. `page` gives the log after a seq, page by
     page.
     """
+    # An engine's own error names the store already.
     if error.where == where:
         return error
     place = f"session `{session}`"

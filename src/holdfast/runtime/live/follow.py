@@ -64,6 +64,7 @@ class Follower:
         self._promised = dict(start.open)
         self._seen: dict[str, int] = {}
         self._finished: set[bytes] = set()
+        # Cursors hold no journal position: rows may be gone when a reader comes back.
         self._position = 0
         self.over = False
         self._turn = self._latest_turn(start.seq)
@@ -79,6 +80,7 @@ class Follower:
                     return entry.turn or 0
                 if entry.kind == "message":
                     self._finished.add(entry.id)
+                # A fork may share the closing of its parent, which is not its own.
                 self.over = self.over or (
                     entry.kind == "closed" and entry.seq > self._session.origin
                 )
@@ -91,6 +93,7 @@ class Follower:
         engine, id = self._session.engine, self._session.id
         for entry in self._session.page(self._seq, PAGE):
             events.append(self._entry(entry))
+        # More entries may follow, and they come before what the journal holds.
         if len(events) == PAGE:
             return events
         while True:
@@ -102,6 +105,8 @@ class Follower:
                 event = self._chunk(row)
                 if event is not None:
                     events.append(event)
+            # A whole page may be of turns that are over. No events would mean no news,
+            # and the follower would wait though there are rows to read.
             if events or len(rows) < PAGE:
                 return events
 
@@ -116,6 +121,8 @@ class Follower:
         if entry.kind != "message":
             return Event(self._cursor(), "entry", entry)
         name = entry.id.hex()
+        # What was seen before a reconnection may be gone from the journal: the cursor
+        # has counted it.
         known = max(self._seen.pop(name, 0), self._promised.pop(name, 0))
         self._finished.add(entry.id)
         entry, text = _said(entry)
@@ -129,6 +136,8 @@ class Follower:
         before = self._seen.get(name, 0)
         self._seen[name] = before + len(text)
         already = max(0, self._promised.get(name, 0) - before)
+        # A promise is kept until it is passed: a cursor given out before that must not
+        # fall behind the one it was resumed from.
         if not text[already:]:
             return None
         self._promised.pop(name, None)
@@ -169,6 +178,7 @@ def next_events(
 ) -> Plan[list[Event]]:
     """The next events, waited for; nothing once the session is over and all of it was told."""
     while True:
+        # Before the reading: what comes in while it reads ends the listening at once.
         news.told.clear()
         events = yield from read(follower.step)
         if events or follower.over:

@@ -89,6 +89,8 @@ class LeaseKeeper:
         """Has `then` done when `held` is dropped, as long as the tie is kept. It must not hold
         `held` itself.
         """
+        # Python calls the newest reference first, so the note is on the list before the
+        # keeper is woken. Both callbacks are C code: no line of ours runs there.
         wake = weakref.ref(held, self._news.put)
         tie = WeakTurn(held, self._dropped.append)
         tie.key, tie.then, tie.wake = id(held), then, wake
@@ -98,12 +100,13 @@ class LeaseKeeper:
         """Renews until `drop`. `orphaned` is called if the turn is forgotten while it runs."""
         self._turns[id(turn)] = (
             self.tie(turn, orphaned),
+            # Three times a lease: a renewal may fail or come late.
             self._tick() + turn.lease_s / 3,
         )
         self._look_out(turn.lease_s)
 
     def _look_out(self, lease_s: float) -> None:
-        """There is a turn with this lease: have rounds made in time for it."""
+        """Starts or wakes the thread, so that a turn with this lease is renewed in time."""
         if self._closed:
             return
         # its start may have been interrupted
@@ -112,6 +115,7 @@ class LeaseKeeper:
                 target=self._run, name="holdfast-keeper", daemon=True
             )
             self._thread.start()
+        # It sleeps for a second at most, and a longer lease is not due before that.
         elif lease_s < 3:
             self.wake()
 
@@ -132,6 +136,8 @@ class LeaseKeeper:
         """Its owner has left this turn, and its end is not stored yet. `name` is its session and
         its number.
         """
+        # Before it is let go of: an interrupt between the two would leave it on neither
+        # list, and it would run until its lease is over.
         self._left[name] = turn
         self.drop(turn)
 
@@ -147,6 +153,8 @@ class LeaseKeeper:
         """Ends all that were left, if the store can take it now."""
         if not self._left:
             return
+        # Under the lock of the sweeps: a caller who looks at a session meanwhile sees
+        # that the keeper is at work, and waits.
         with self._sweeping:
             for session, number in list(self._left):
                 turn = self.take_left(session, number)
@@ -191,6 +199,8 @@ class LeaseKeeper:
     def _run(self) -> None:
         while not self._closed:
             self.round()
+            # Every second at the latest: nobody is woken by an event loop that was
+            # closed, or by a full disk that has room again.
             soonest = min(
                 (due for _, due in list(self._turns.values())), default=self._tick() + 1
             )
@@ -209,6 +219,7 @@ class LeaseKeeper:
             if turn is None or due > now:
                 continue
             if turn.renew():
+                # It may have ended meanwhile, and must not be put back.
                 if key in self._turns:
                     self._turns[key] = (tie, now + turn.lease_s / 3)
             else:
@@ -216,7 +227,7 @@ class LeaseKeeper:
             del turn
 
     def _take_over(self) -> None:
-        """Takes the turns that nobody will ever go on with for left."""
+        """Treats turns that nobody will ever go on with as left by their owners."""
         for turn in self.held():
             if turn.is_deserted:
                 turn.desert()
@@ -243,5 +254,6 @@ class LeaseKeeper:
                     tie.then()
                 self._works += 1
                 self._dropped.popleft()
+                # The key is an address, where another turn may live by now.
                 if self._turns.get(tie.key, (None,))[0] is tie:
                     del self._turns[tie.key]

@@ -39,6 +39,7 @@ class Leases:
         """
         if waiting.waiter is None or is_gone(waiting.waiter):
             return True
+        # Earlier releases stored waiters without a lease.
         length_s = WAITER_S if waiting.lease_s is None else waiting.lease_s
         left_s = length_s if waiting.left_s is None else waiting.left_s
         name = (session, waiting.message)
@@ -53,6 +54,7 @@ class Leases:
         seen = self._seen.get(name)
         # Another mark is another lease: it was renewed, and is watched from now on.
         if seen is None or seen[0] != mark:
+            # Forgetting costs little: those leases are watched anew.
             if len(self._seen) >= SEEN_MAX:
                 self._seen.clear()
             seen = self._seen[name] = (mark, now)

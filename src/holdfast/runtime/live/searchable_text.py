@@ -44,6 +44,7 @@ def _words_of(note: bytes, body: bytes, earlier: EarlierNotes) -> SearchableText
 
 def _callers(id: str, earlier: EarlierNotes) -> Iterator[str]:
     """The name of the tool that was called under this id, last before its answer."""
+    # As it stands in the JSON of a note. msgspec can't encode half of a character.
     needle = msgspec.json.encode(id.encode("utf-8", "replace").decode())[1:-1]
     for note in earlier(needle):
         for call in note_of("message", note).calls:

@@ -67,6 +67,7 @@ class SessionLog:
         self.key = state.key
         self.epoch = state.epoch
         self.origin = state.origin
+        # Reentrant: what is read under it asks for the log, which takes it again.
         self.lock = threading.RLock()
         self._log = Log()
         self._history: Log | None = None
@@ -138,6 +139,7 @@ class SessionLog:
             if self._is_vetting or is_ours:
                 raise
         with self.lock:
+            # It stays so: the damage does, and each reading would fail on it first.
             self._is_vetting = True
             self._forget()
         return work()
@@ -149,10 +151,12 @@ class SessionLog:
         lineage = self.lineage()
         for stretch in lineage[stretch_of(lineage, after) :]:
             after = max(after, stretch.after)
+            # What a parent has said since they parted is not in this log.
             most = limit if stretch.upto is None else min(limit, stretch.upto - after)
             page = self.engine.entries(
                 stretch.session, after=after, limit=most, bodies=bodies
             )
+            # It may be short where a stretch ends: callers read on until one is empty.
             if page:
                 return page
         return []
@@ -191,6 +195,8 @@ class SessionLog:
         while page := self.page(self._log.head):
             self._log.add(page)
             if self._log.lost:
+                # From the first entry on. The new log counts revisions from 0 again:
+                # contexts kept for the old one would be taken for its own.
                 self._log, self._whole, self.contexts = Log(), True, Contexts()
             elif self._is_last(page):
                 break
@@ -238,6 +244,7 @@ class SessionLog:
             return self.reading(self._whole_history)
 
     def _whole_history(self) -> Log:
+        # First: if something was erased since, `_history` is forgotten in there.
         log = self.log()
         if self._whole:
             return log
@@ -300,6 +307,7 @@ class SessionLog:
                 past = self.lineage()[:-1] if self.origin else ()
                 for session, after, upto in past:
                     for entry in self.engine.labels(session, after=after):
+                        # What the parent was told after they parted is not known here.
                         if upto is None or entry.seq <= upto:
                             _put(self._labels, entry)
             for entry in self.engine.labels(self.id, after=self._labelled):
@@ -346,6 +354,7 @@ class SessionLog:
         found = self._by_id().get(id.hex())
         if found is None:
             return None
+        # Under its own id: it is the same message wherever resets carry it (I-2).
         return Draft("message", None, id, found.at, noted(found.note), found.body)
 
     def state(self) -> SessionState:
@@ -444,6 +453,7 @@ def speak(message: Any, format: str, **facts: Any) -> Spoken:
         note = shape.note(payload)
     except HoldfastError:
         raise
+    # The payload may be any JSON, and what a format trips over can't be foreseen.
     except Exception as error:
         problem = (
             f"it is JSON, but not a message in the format `{format}` "

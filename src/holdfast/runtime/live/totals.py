@@ -78,6 +78,7 @@ def info(session: SessionLog, state: SessionState) -> SessionInfo:
     """State, counts, title and usage; what a fork shares is counted as messages, and its usage only
     where it was spent (FAULTS J3).
     """
+    # The sums are added to in place: two at once would count an entry twice.
     with session.lock:
         sums = _added_up(session, session.sums or RunningTotals())
         session.sums = sums
@@ -111,6 +112,7 @@ def turns(session: SessionLog, *, after: int, limit: int | None) -> list[TurnInf
                 _part(found, entry)
             elif entry.turn is not None and entry.turn > after:
                 _add_to_turn(session, found, entry, asked)
+            # Accepted outside a turn: its address counts for the turn that takes it.
             elif entry.kind == "message":
                 address = note_of("message", entry.note).reply_to
                 if address is not None:
@@ -121,8 +123,8 @@ def turns(session: SessionLog, *, after: int, limit: int | None) -> list[TurnInf
 
 
 def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
-    """A session that shares the past of another begins: what was running there never goes
-    on here.
+    """A fork begins: turns that were running in its parent never go on here, and end
+    as forked.
     """
     end, reason = FORKED
     for number, known in found.items():

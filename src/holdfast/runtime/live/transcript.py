@@ -32,6 +32,7 @@ def messages(
     said = _said(page)
     accepted = {entry.id.hex() for entry, note in said if note.inbox}
     waiting: set[str] = set()
+    # The inbox after the page: whatever has left it by then, the log already tells of.
     if accepted:
         waiting = {each.message.hex() for each in session.engine.inbox(session.id)}
     takers = _takers(_from(session, page), accepted - waiting)
@@ -95,6 +96,7 @@ def _with_id(page: list[Entry], id: str) -> Entry | None:
 def _begun_before(session: SessionLog, id: str) -> int:
     """A seq before which, by their times, lie only entries that were made before this id."""
     try:
+        # The first 48 bits of an id are the milliseconds at which it was minted.
         minted_at = int.from_bytes(bytes.fromhex(id)[:6], "big")
     except ValueError:
         return 0

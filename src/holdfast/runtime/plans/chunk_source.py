@@ -49,6 +49,7 @@ def batches(
     chunks: Iterable[Any], tick: Callable[[], float]
 ) -> Generator[list[Any], None, None]:
     """Chunks in batches, each asked for when the one before it has been dealt with."""
+    # Iterated, it would be a chunk for every character.
     if isinstance(chunks, str):
         chunks = [chunks]
     pace = Pace(tick)
@@ -69,6 +70,7 @@ def batches(
         else:
             yield from _ahead(source)
     finally:
+        # Both: a client's stream and the iterator that it gives may be two objects.
         _close(chunks, source)
 
 
@@ -102,6 +104,8 @@ class _Pump:
         self._taken: SimpleQueue[int] = SimpleQueue()
         self._ended = self._stopped = False
         self.error: BaseException | None = None
+        # The source is the caller's code and may read its context variables. The thread
+        # is a daemon: a source that never ends must not keep the process alive.
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(self._run,), name="holdfast-source", daemon=True
@@ -122,6 +126,7 @@ class _Pump:
 
     def stop(self) -> None:
         self._stopped = True
+        # Wakes the reading thread if it waits for room.
         self._taken.put(0)
 
     def _run(self) -> None:
@@ -136,6 +141,7 @@ class _Pump:
                     ahead -= self._taken.get()
                 if self._stopped:
                     break
+        # Raised where the chunks are taken, after all that came before it.
         except BaseException as error:
             self.error = error
         if self._stopped:
@@ -156,5 +162,6 @@ def _close(*sources: Any) -> None:
         if callable(close):
             try:
                 close()
+            # A generator that is running, and one that yields while it is closed.
             except (ValueError, RuntimeError):
                 return

@@ -36,6 +36,7 @@ class AsyncSource:
         while not self._chunks and not self._ended:
             self._news.clear()
             await self._news.wait()
+        # What came before the error is given first.
         if not self._chunks and self._error is not None:
             raise self._error
         self._pace.came()
@@ -75,6 +76,8 @@ class AsyncSource:
         if not isinstance(source, AsyncIterable):
             for chunk in [source] if isinstance(source, str) else source:
                 await self._put(chunk)
+                # An event that is set is not waited for, so nothing else here lets
+                # other tasks run.
                 await asyncio.sleep(0)
             return
         try:

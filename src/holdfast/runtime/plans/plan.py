@@ -108,6 +108,7 @@ class News:
         self.told = Signal()
         self.then: Callable[[], Any] | None = None
         """Called with the news, from any thread."""
+        # Last: another thread may call back before this returns.
         self.close = engine.watch(session, self._tell)
 
     def _tell(self) -> None:

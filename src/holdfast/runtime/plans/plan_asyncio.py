@@ -68,6 +68,7 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
         raise
     except BaseException as cut:
         # It came between two steps of the plan.
+        # Once only: what interrupts the cleaning up as well is raised.
         if error is None and is_suspended(plan):
             await arun(plan, cut)
         raise
@@ -188,6 +189,7 @@ class _BatchAnswers:
     ) -> Callable[[], None]:
         """On the writer's thread: notes an answer, and says how to tell the loop of all of them."""
         self._landed.append(future)
+        # Equal for all answers of this loop, so the writer calls it once for a batch.
         return self._signal
 
     def _signal(self) -> None:
@@ -207,6 +209,7 @@ class _BatchAnswers:
 
 
 def _answers_for(loop: asyncio.AbstractEventLoop) -> _BatchAnswers:
+    # Kept by the loop itself: it is gone when the loop is.
     landing = getattr(loop, "_holdfast_landing", None)
     if landing is None:
         landing = _BatchAnswers(loop)

@@ -37,6 +37,8 @@ class Job(WriterTicket, Generic[T]):
         """Does it on this thread, and tells whoever waits."""
         work, self._work = self._work, None
         try:
+            # In a tuple: a ticket whose answer is None counts as not answered, and one
+            # whose answer is an error raises it.
             answer: Any = () if work is None else (work(),)
         except BaseException as error:
             answer = bearable(error)
@@ -67,6 +69,8 @@ class Pool:
 
     def submit(self, job: Job[Any]) -> None:
         """Has it done, after what was submitted before."""
+        # An interrupt in here may lose a mark of idleness. That costs a thread at most:
+        # all of them take from one queue.
         if not self._is_someone_idle():
             self._start()
         self._jobs.put(job)
@@ -99,6 +103,7 @@ class Pool:
                 self._jobs.put(None)  # for the others
                 return
             job.do()
+            # What the last job has read must not live on while this waits for the next.
             del job
 
     def _finish(self) -> None:

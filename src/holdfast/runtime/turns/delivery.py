@@ -33,6 +33,7 @@ class Delivery(Iterator[str]):
     def __next__(self) -> str:
         if self._over:
             raise StopIteration
+        # Before the `try`: this mistake must not cut off the thread that is reading.
         if self._source.gi_running:
             raise ValueError("another thread is reading this delivery")
         try:
@@ -49,6 +50,8 @@ class Delivery(Iterator[str]):
         work, stream = self._work, self._stream
         if not self._begun:
             self._begun = True
+            # The keeper is given the source and not the delivery, which could never be
+            # dropped then. Not earlier: one that nobody reads has nothing to cut off.
             work.attend(stream, self, partial(_close_elsewhere, self._source.close))
         if work.ended:
             run(work.refuse())

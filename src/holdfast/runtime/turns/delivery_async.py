@@ -39,6 +39,7 @@ class AsyncDelivery(AsyncIterator[str]):
     async def _advance(self) -> str | None:
         """The next text to show; None at the end of the stream, when its message is stored."""
         work, stream, source = self._work, self._stream, self._source
+        # Not in `__init__`: a source needs the running loop, and reads at once.
         if source is None:
             source = self._source = AsyncSource(self._chunks, work.session.world.tick)
             work.attend(stream, self, source.let_go)

@@ -36,6 +36,7 @@ def words_of(error: BaseException | str) -> str:
         return error
     name = type(error).__name__
     try:
+        # `str` may give a subclass of the caller's own, which is no plain text.
         said = str.__str__(str(error))
     except Exception:
         said = "(what it says can't be read)"

@@ -93,6 +93,7 @@ class Stream:
         try:
             self._assembly.fold(deltas)
             text, body = shown(deltas), self._pack(deltas)
+        # What it says is shown and stored all the same; a provider may send anything.
         except Exception:
             self.unread = True
             deltas = sound(deltas)
@@ -117,6 +118,7 @@ class Stream:
         return deltas
 
     def _pack(self, deltas: list[Delta]) -> bytes:
+        # The first row names the formats, so that any process can rebuild the message.
         return pack(
             deltas if self._rows else [("open", 0, [self._format, self._into]), *deltas]
         )
@@ -146,6 +148,7 @@ class Stream:
             raise UnreadableStream
         spoken = self._assembly.message()
         said = 0 if spoken is None else self._shown
+        # Of plain text, what was shown is all there is: nothing can be missing.
         if spoken is not None and self._format != "text":
             # What is written can be read back (I-25).
             note_of("message", noted(spoken.note))

@@ -90,6 +90,7 @@ class OwedWork:
                 pays=pays,
             )
         )
+        # Taken: it was confirmed before, and confirming twice changes nothing.
         if isinstance(outcome, Refused) and outcome.why != "taken":
             problem = f"its reply could not be settled ({outcome.why}); try again"
             raise Conflict(session_id=self.session.id, problem=problem)
@@ -168,6 +169,8 @@ def owed(session: SessionLog, debt: OwedReply) -> OwedWork:
 
 def _owed(session: SessionLog, debt: OwedReply) -> OwedWork:
     log = session.log()
+    # A summary may cover the turn and leave only its end in the log. Its words are in
+    # the history; without them the reply would be handed to nobody.
     if not log.has_all_of(debt.turn):
         log = session.history()
     return OwedWork(session, debt, said_in(session, log, debt.turn))

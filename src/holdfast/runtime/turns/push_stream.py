@@ -26,6 +26,7 @@ class OpenStream:
     def begin(self, face: Any, chunk: Any) -> None:
         """Before each chunk. The face is not kept: when its owner drops it, the stream is left."""
         stream = self.stream
+        # Of a turn that is over, storing the chunk tells why, which says more.
         if stream.closed and not self._work.ended:
             takes = "a chunk while the stream is open; this one was closed"
             raise BadArgument(parameter="chunk", takes=takes, given=kind_of(chunk))
@@ -55,6 +56,7 @@ class OpenStream:
             if stream.closed:
                 return
             stream.closed = True
+            # The turn's end may have made the message: nothing more can be in it.
             if not stream.shut:
                 stream.finish()
         yield from self._work.close_stream(stream)

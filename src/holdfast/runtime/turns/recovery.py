@@ -48,12 +48,15 @@ def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
     while True:
         if keeper.is_at_work:
             yield from read(keeper.sweep)
+        # Before the state is read: if it has changed after that, the state may be old.
         works = keeper.works
         state = yield from read(session.state)
         if session.engine.read_only:
             return state
+        # Before it is judged by its lease: it ends as its owner left it.
         left = keeper.take_left(session.id, state.turn)
         if left is not None:
+            # Somebody else was quicker; the next round sees what they have made of it.
             with contextlib.suppress(TurnInterrupted):
                 yield from left.leave_again()
         elif is_dead(session, state) or keeper.take_given_up((session.id, state.fence)):
@@ -99,6 +102,8 @@ def settle(
     is_asked = end != "abandoned" and not gives_back and state.fence == state.turn
     asked: tuple[Draft, ...] = ()
     lease_s = None
+    # Not one that gives back: what it returns is known only when the journal was read.
+    # Nor after an earlier seizure, which may have written an end already.
     if is_asked:
         note = TurnEnded(end, reason=reason)
         asked = (session.draft("end", note, turn=state.turn),)
@@ -131,6 +136,7 @@ def settle(
         if isinstance(outcome_of(ticket), Written):
             yield from _leave(session, state.fence + 1, cut)
         raise
+    # An end that was asked for is in the log since the seizure, whoever did the rest.
     return is_asked or not isinstance(outcome, Refused)
 
 
@@ -180,11 +186,12 @@ def _last_write(
 
 
 def _leave(session: SessionLog, fence: int, cut: BaseException) -> Plan[None]:
-    """The seizer was interrupted itself: whoever looks next ends the turn, and need not wait for
-    the lease.
+    """Lets go of a seizure whose seizer was interrupted: its lease ends now, so the next caller
+    that looks at the session settles the turn at once.
     """
     try:
         left = session.submit(Write(session.id, fence=fence, renew_s=0, ended_too=True))
+        # A generator that is being closed may not wait for anything.
         if not isinstance(cut, GeneratorExit):
             yield from wait_for(left)
     except HoldfastError:

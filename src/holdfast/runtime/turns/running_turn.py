@@ -125,6 +125,7 @@ class RunningTurn:
             reason = turn.reason or turn.end
         else:
             reason = "another took over"
+        # Not before: if the reading raises something else, the owner has not been told.
         self.owner_knows = True
         return TurnInterrupted(turn_id=self.id, reason=reason)
 
@@ -153,6 +154,7 @@ class RunningTurn:
 
     def renew(self) -> bool:
         """Asks for more time; the keeper calls this and does not wait."""
+        # One that is being started has no lease yet, and stays on the keeper's list.
         if not self.ended and self.number:
             ticket = self.session.submit(self._renewal())
             ticket.then(lambda _: self._renewed(ticket))
@@ -184,6 +186,8 @@ class RunningTurn:
         stream.let_go = let_go
         with self._lock:
             self._streams.append(stream)
+        # A weak reference to the turn: it holds its streams and these their ties, and
+        # in a circle it would not be dropped before garbage is collected.
         stream.tie = self.session.keeper.tie(
             reader, partial(_left, weakref.ref(self), stream)
         )
@@ -215,6 +219,7 @@ class RunningTurn:
         point, this is done again by whatever the turn stores next, and by its end at the latest.
         """
         stream.closed = True
+        # Those that were left earlier stand before it in the log.
         yield from self.close_left(but=stream)
         if self.ended or stream not in self._streams:
             return
@@ -256,12 +261,15 @@ class RunningTurn:
         """
         if stream.draft is not None:
             return
+        # Waits for a chunk that is being submitted; every later one is refused.
         with stream.lock:
             stream.shut = True
         try:
             spoken = stream.message()
         except Exception:
             stream.unread = True
+            # What was handed on is in the journal; what was made of it in memory may be
+            # what is broken.
             rows = yield from read(partial(journal, self.session))
             spoken = as_shown([row for row in rows if row.message == stream.id])
         self.spoke_last = cut_off(stream)
@@ -285,6 +293,7 @@ class RunningTurn:
             yield from self.session.commit(self._renewal())
         outcome = None
         if ticket is not None:
+            # The store could not say whether it was done: the log does.
             with contextlib.suppress(OperatorNeeded):
                 outcome = ticket.result()
         if isinstance(outcome, Refused):
@@ -362,6 +371,8 @@ class RunningTurn:
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
         self.owner_knows = True
+        # After `close`: a reader whose source ends now sees that the turn is over, and
+        # does not take it for the end of the stream.
         for stream in open_streams:
             stream.let_go()
 
@@ -398,6 +409,7 @@ class RunningTurn:
     def _debts(self) -> tuple[Owing, ...]:
         """Whom this turn's answer is owed to: those who asked for it with an address."""
         log = self.session.log()
+        # What open streams have said is stored with the end, and not in the log yet.
         if not any(stream.said for stream in self._streams) and not said_in(
             self.session, log, self.number
         ):
@@ -423,6 +435,7 @@ class RunningTurn:
         soon as it can, by whoever looks next or by the keeper: nobody works on the turn any more,
         so nobody should wait for it.
         """
+        # Before anything can fail: if it has to be left again, it ends like this.
         self._leaving = ending
         try:
             yield from self.finish(ending)
@@ -463,6 +476,7 @@ class RunningTurn:
             keeper.wake()
 
     def _leave_to_keeper(self) -> None:
+        # On the keeper's list first: an interrupt may come between the two.
         self.session.keeper.leave((self.session.id, self.number), self)
         self._block = None
 

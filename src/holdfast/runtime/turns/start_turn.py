@@ -202,10 +202,12 @@ def commit_start(
 def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None]:
     """Another turn is running."""
     name = turn_id(session.id, state.turn or 0)
+    # Before anything else: an event that comes again is told as such, busy or not.
     if wish.event_id is not None and not wish.accepted:
         yield from refuse_known_event(session, wish)
     if wish.on_busy == "refuse":
         raise SessionBusy(session_id=session.id, turn_id=name)
+    # Before the look at who holds it: a caller may interrupt its own turn.
     if wish.on_busy == "interrupt":
         yield from settle(
             session, state, end="interrupted", reason="a new turn took over"
@@ -236,10 +238,11 @@ def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[N
 
 
 def _go_on_waiting(session: SessionLog, wish: TurnRequest) -> Plan[None]:
-    """The wish's message still has its waiter, for another while; if it is still there."""
+    """Renews the waiter's lease on the wish's message, if that is still in the inbox."""
     wish.renew_at = session.world.tick() + WAITER_S / 3
     for waiting in (yield from read(partial(session.engine.inbox, session.id))):
         if waiting.message == wish.id:
+            # Refused when a turn has taken it by now; the next look tells that.
             mine = replace(waiting, waiter=wish.waiter, lease_s=WAITER_S)
             yield from wait_for(
                 session.engine.submit(
@@ -249,8 +252,8 @@ def _go_on_waiting(session: SessionLog, wish: TurnRequest) -> Plan[None]:
 
 
 def _waited_for(session: str, waiting: Waiting) -> Write:
-    """A message in the inbox has this waiter from now on; refused, `taken`, when a turn has it by
-    now.
+    """The write that gives a message in the inbox this waiter. Refused `taken` when a turn has
+    taken the message.
     """
     return Write(session, takes=(waiting.message,), admits=(waiting,), ended_too=True)
 
@@ -266,6 +269,7 @@ def _stop_waiting(
         # accepted
         return
     with contextlib.suppress(HoldfastError):
+        # Not by `read`, which yields: a plan that is being closed must not.
         current = session.current()
         for place in {session.id, current.id if current is not None else session.id}:
             for waiting in session.engine.inbox(place):
@@ -287,7 +291,7 @@ def _missed(session: SessionLog, wish: TurnRequest) -> Plan[None]:
 
 
 def _refused(session: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[None]:
-    """Why a start was refused; returns when it should be tried again."""
+    """Raises what a refused start means to its caller; returns when it should be tried again."""
     if refused.why == "accepted":
         yield from refuse_accepted(session, wish.event_id, refused.detail)
     if refused.why == "taken" and wish.accepted:
@@ -333,6 +337,7 @@ def already(session: SessionLog, event_id: str, known: Accepted) -> AlreadyAccep
     log = other.history()
     with other.lock:
         for turn in log.turns.values():
+            # A turn that gave the message back still names it, but does not have it.
             if id in turn.takes and any(
                 message.id == id for message in log.of_turn(turn.number)
             ):

@@ -47,6 +47,7 @@ class Leaving:
         if owner is None:
             return self._leave
         block = self._kind(owner, self._leave)
+        # Weak: the `with` statement alone holds it, so that it goes with the block.
         owner._block = weakref.ref(block)
         return block
 

@@ -92,6 +92,7 @@ class CallBook:
             # Ids are used again: the newest message is meant, and in it the first call.
             for call in fitting:
                 if call.message == fitting[-1].message:
+                    # Before it is stored: the next outcome is another call's.
                     call.answered = True
                     return call
             return None
@@ -206,6 +207,7 @@ def to_run(session: SessionLog, number: int, begun: set[Place]) -> list[CallToRu
         since = log.since_turn(number)
         done = begun | _paired(since)
         due = []
+        # Each once: what was made and approved in this turn is in both.
         for place in dict.fromkeys([*_approved(log), *_made_in(log, since, number)]):
             ask = log.asks.get(place)
             if place not in done and (ask is None or ask.may_start):

@@ -81,6 +81,7 @@ def store_messages(turn: RunningTurn, spoken: list[Spoken]) -> Plan[list[str]]:
     try:
         yield from turn.write(*drafts)
     except TurnInterrupted:
+        # Under the same ids and without a fence; the session, too, may be over by now.
         late = []
         for each, draft in zip(spoken, drafts, strict=True):
             marked = Spoken(replace(each.note, late=True), each.body)
@@ -104,6 +105,7 @@ def inbox(turn: RunningTurn) -> Plan[list[Message]]:
         is_free = partial(session.keeper.leases.is_free, session.id)
         free = tuple(each.message for each in waiting if is_free(each))
         if not free:
+            # Without a commit, nothing else would tell that the turn is over.
             if (yield from stopped(turn)):
                 raise (yield from turn.interrupted())
             return []
@@ -153,6 +155,7 @@ def stopped(turn: RunningTurn) -> Plan[bool]:
     """Whether this turn is over: stopped, taken over, or ended."""
     if not turn.ended:
         state = yield from read(turn.session.state)
+        # A seized turn is still the running one until it is settled; its fence tells.
         if state.turn != turn.number or state.fence != turn.number:
             turn.close()
     turn.owner_knows |= turn.ended

@@ -43,6 +43,7 @@ class Hold:
         """The turn is held by the calling thread or task from now on."""
         # The process too: a forked child has a copy of this, and holds nothing.
         self._process = os.getpid()
+        # Not its number, which another thread gets when this one is over.
         self._thread = weakref.ref(threading.current_thread())
         task = _task()
         self._task = None if task is None else weakref.ref(task)
@@ -101,8 +102,10 @@ def _hold_of(session: str, number: int) -> Hold | None:
 def _tidy() -> None:
     global _held_max
     for name, known in list(_held.items()):
+        # Another thread may have put a living one there since the list was made.
         if known() is None and _held.get(name) is known:
             _held.pop(name, None)
+    # Twice as many as live: tidying stays rare, however many turns there are.
     _held_max = max(256, 2 * len(_held))
 
 
@@ -118,6 +121,7 @@ def _inherited() -> list["Hold | None"]:
 
 def _task() -> Any:
     """The running task, in a program that has an event loop."""
+    # Not imported: a program that has not loaded it has no tasks.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return None

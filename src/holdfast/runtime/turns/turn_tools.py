@@ -35,6 +35,7 @@ def _call(
     digests = digests_of(name, text)
     asks, is_bound = needs_approval, False
     if call_id is None:
+        # New and random: nobody can have been asked about it.
         call_id = "call_" + turn.session.world.chance(12).hex()
     else:
         verdict, is_bound = yield from _judged(turn, call_id, digests, needs_approval)
@@ -114,6 +115,8 @@ def _begin(
             event = (asking_scope(session.scope), id)
     try:
         yield from turn.write(*drafts, event=event)
+    # An interrupt does not come here: its commit was seen through, so the call may be
+    # in the log and stays begun.
     except OperatorNeeded:
         if is_new:
             turn.calls.forget(call)
