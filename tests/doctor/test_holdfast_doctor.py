@@ -282,3 +282,23 @@ def test_a_fork_and_its_parent_that_both_go_on_are_healthy(tmp_path: Path) -> No
             with each.turn("three") as turn:
                 turn.say("four")
     assert rules(path) == set()
+
+
+def test_a_fork_that_says_it_is_its_own_parent_is_examined(tmp_path: Path) -> None:
+    path = tmp_path / "ring.db"
+    with holdfast.open(path, durability="process") as store:
+        root = store.session("k")
+        root.append("one")
+        fork = root.fork(key="fork")
+        fork.append("two")
+        ids = (root.id, fork.id)
+    connection = apsw.Connection(str(path))
+    changed = connection.execute(
+        "UPDATE entry SET note = CAST(replace(CAST(note AS TEXT), ?, ?) AS BLOB) "
+        "WHERE kind = 'opened' RETURNING note",
+        ids,
+    ).fetchall()
+    assert any(ids[1].encode() in note for (note,) in changed)
+    connection.close()
+    [(kind, where)] = detect.stores_at(str(path))
+    assert exam.examine(kind, where).sessions == 2

@@ -128,13 +128,18 @@ class HoldfastRecords:
 
     def _past(self, state: SessionState) -> list[Entry]:
         """What a fork shares, from the first entry on; less than that where it is not there."""
+        past: list[Entry] = []
+        # A damaged store can have forks in a ring: none is gone through twice.
+        seen = {state.id}
         parent = self.parent(state)
-        if parent is None:
-            return []
-        own, _ = self._read(
-            parent.id, parent.origin, min(parent.head, state.origin), bodies=False
-        )
-        return [*self._past(parent), *own]
+        while parent is not None and parent.id not in seen:
+            seen.add(parent.id)
+            end = min(parent.head, state.origin)
+            own, _ = self._read(parent.id, parent.origin, end, bodies=False)
+            past = [*own, *past]
+            state = parent
+            parent = self.parent(state)
+        return past
 
     def _read(
         self, session: str, after: int, head: int, *, bodies: bool = True
