@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import holdfast
-from holdfast.errors import Damaged, NotFound
+from holdfast.errors import Damaged
 from holdfast.runtime.live.lineage import Lineages, Link
 from holdfast.runtime.transfer.vet import vet_state
 
@@ -22,7 +22,7 @@ def test_what_is_known_of_a_session_is_known_of_its_own_tenant_alone(tmp_path: P
         lineages = Lineages(store._work.engine)
         asked = {"tenant": "alice", "origin": state.origin}
         assert [each.session for each in lineages.of(fork.id, **asked)] == [session.id, fork.id]
-        with pytest.raises(NotFound):
+        with pytest.raises(Damaged):
             lineages.of(fork.id, **asked | {"tenant": "mallory"})
 
 
@@ -30,7 +30,7 @@ def test_sessions_that_name_each_other_as_parents_are_refused(tmp_path: Path) ->
     with holdfast.open(tmp_path / "agent.db") as store:
         lineages = Lineages(store._work.engine)
         lineages._links = {"one": Link("t", 5, "other"), "other": Link("t", 5, "one")}
-        with pytest.raises(NotFound):
+        with pytest.raises(Damaged):
             lineages.of("one", tenant="t", origin=5)
 
 

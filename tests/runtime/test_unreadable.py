@@ -5,15 +5,17 @@ The entries are spoiled by hand, with SQL, as a bad disk or another program coul
 
 import asyncio
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import holdfast
 from holdfast.domain.entry import NOTES, Decided, MessageNote, note_of, noted
 from holdfast.domain.message import CallNote
-from holdfast.errors import InvalidMessage
+from holdfast.errors import Damaged, InvalidMessage
 from holdfast.runtime.plans import plan as drive
 from holdfast.runtime.plans import plan_asyncio
 from spoiling import Spoiled, place
@@ -227,3 +229,25 @@ def test_no_plan_leaks_a_stop_iteration(session: holdfast.Session) -> None:
     with pytest.raises(RuntimeError, match="raised StopIteration") as told:
         session.compact(lambda _: next(iter([])), keep_turns=0)
     assert isinstance(told.value.__cause__, StopIteration)
+
+
+@pytest.mark.parametrize("parent", ["its own", "nobody's"])
+def test_a_fork_whose_parent_is_missing_takes_nothing_away_but_itself(path, parent):
+    with holdfast.open(path) as store:
+        root = store.session("root")
+        root.append("common words")
+        fork = root.fork(key="fork")
+        fork.append("words of its own")
+    wrong = fork.id if parent == "its own" else str(uuid.UUID(int=1))
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE session SET parent = ? WHERE id = ?", (wrong, fork.id))
+    connection.close()
+    with holdfast.open(path) as store:
+        with pytest.raises(Damaged):
+            store.session("fork").context()
+        assert {listed.key for listed in store.sessions()} == {"root", "fork"}
+        assert [hit.key for hit in store.search("common")] == ["root"]
+        assert len(store.session("root").context()) == 1
+        store.accept("fork", "more")
+        assert [message.text for message in store.pending()] == ["more"]
+        assert store.outbox() == []

@@ -14,7 +14,7 @@ from holdfast.domain.log.references import References
 from holdfast.engine.open import migrate_store, real_path, vacuum_store
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.engine.store_info import PROBLEMS_MAX, Backup, Problem, StoreInfo
-from holdfast.errors import Damaged, NotFound
+from holdfast.errors import Damaged
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.live.damage import readable
 from holdfast.runtime.live.lineage import Lineages
@@ -140,7 +140,7 @@ def _names_nobody(
         stretches = Lineages(engine).of(
             state.id, tenant=state.tenant, origin=state.origin
         )
-    except NotFound:
+    except Damaged:
         return  # that its past is missing is told by itself
     for session, after, end in stretches:
         upto = state.head if end is None else end

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.engine.address import damage_remedy
 from holdfast.engine.protocol import Engine
-from holdfast.errors import NotFound
+from holdfast.errors import Damaged
 from holdfast.runtime.live.tenancy import owned
 
 KNOWN_MAX = 100_000
@@ -56,7 +57,7 @@ class Lineages:
         while shared > 0:
             parent = self._link(child, tenant).parent
             if parent is None or parent in met:
-                raise _no_parent(child)
+                raise self._no_parent(child)
             met.add(parent)
             begins = min(self._link(parent, tenant).origin, shared)
             # Else they parted before the parent had said anything of its own.
@@ -70,21 +71,21 @@ class Lineages:
         if link is None:
             state = owned(self._engine, tenant, session)
             if state is None:
-                raise _no_parent(session)
+                raise self._no_parent(session)
             if len(self._links) >= KNOWN_MAX:
                 self._links.clear()
             link = self._links[session] = Link(state.tenant, state.origin, state.parent)
         if link.tenant != tenant:
-            raise _no_parent(session)
+            raise self._no_parent(session)
         return link
 
-
-def _no_parent(session: str) -> NotFound:
-    return NotFound(
-        what="session",
-        name=session,
-        hint="another session shares its past; it may have been erased",
-    )
+    def _no_parent(self, session: str) -> Damaged:
+        where = self._engine.where
+        return Damaged(
+            where=where,
+            problem=f"session `{session}`, or the one whose past it shares, is missing",
+            remedy=damage_remedy(where),
+        )
 
 
 def stretch_of(lineage: tuple[Stretch, ...], after: int) -> int:

@@ -215,7 +215,11 @@ def title(session: SessionLog, beginning: list[Entry] | None = None) -> str:
     """What the session is called: in the store that it comes from, or by the first thing that a
     user said. `beginning` are its first entries, if they were read.
     """
-    page = session.page(0, OPENING) if beginning is None else beginning
+    try:
+        page = session.page(0, OPENING) if beginning is None else beginning
+    except Damaged:
+        # Its past is not there. A list shows it without a name, and all others.
+        return ""
     try:
         first = opening(session, page)
     except Damaged:
