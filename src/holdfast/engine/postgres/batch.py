@@ -292,7 +292,7 @@ class BatchState:
             self._accept(row, write, first)
         if write.admits or write.takes:
             self._shift_inbox(row, write, first)
-        if write.owes or write.pays is not None or write.claim is not None:
+        if write.owes or reply_of(write) is not None:
             self._shift_outbox(row, write)
         if write.chunk is not None:
             row.position += 1
