@@ -16,6 +16,7 @@ import weakref
 import pytest
 
 import holdfast
+from holdfast.runtime.live import totals
 from holdfast.runtime.plans.thread_pool import Job, Pool
 from holdfast.runtime.turns import turn_owner
 from holdfast.runtime.turns.turn_block import Block
@@ -313,3 +314,26 @@ def test_a_turn_whose_start_was_interrupted_is_let_go_of_though_the_error_is_kep
             turn.say("here")
         assert list(ends(store, session.id).values()) == [["interrupted"], ["completed"]]
         assert kept.value is not None
+
+
+def test_totals_that_were_interrupted_are_not_half_counted(path, monkeypatch):
+    with holdfast.open(path) as store:
+        session = store.session("k")
+        session.append("one")
+        assert session.info().messages == 1
+        for text in ("two", "three", "four"):
+            session.append(text)
+        read = totals.note_of
+        seen = []
+
+        def interrupted(kind, note):
+            seen.append(note)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+            return read(kind, note)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(totals, "note_of", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.info()
+        assert session.info().messages == 4

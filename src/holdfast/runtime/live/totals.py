@@ -4,6 +4,7 @@ Sums are derived: nothing stores them. A handle remembers how far it has added, 
 costs only what is new.
 """
 
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -78,9 +79,10 @@ def info(session: SessionLog, state: SessionState) -> SessionInfo:
     """State, counts, title and usage; what a fork shares is counted as messages, and its usage only
     where it was spent (FAULTS J3).
     """
-    # The sums are added to in place: two at once would count an entry twice.
+    # One at a time, and on a copy: what is interrupted, or meets an entry that can't be
+    # read, must not leave a page half counted.
     with session.lock:
-        sums = _added_up(session, session.sums or RunningTotals())
+        sums = _added_up(session, copy(session.sums or RunningTotals()))
         session.sums = sums
     return SessionInfo(
         id=session.id,
