@@ -19,6 +19,7 @@ import holdfast
 from holdfast.runtime.live import totals
 from holdfast.runtime.plans.thread_pool import Job, Pool
 from holdfast.runtime.turns import turn_owner
+from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import Block
 from holdfast.testing import oracle
 from interrupting import Interrupt, points
@@ -337,3 +338,21 @@ def test_totals_that_were_interrupted_are_not_half_counted(path, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 session.info()
         assert session.info().messages == 4
+
+
+def test_the_keeper_may_look_at_a_turn_in_every_moment_of_its_start(path, monkeypatch):
+    """Its thread looks at all turns of its store, also at those that begin just now."""
+    looks = []
+
+    def watched(turn, name, value):
+        object.__setattr__(turn, name, value)
+        if name in ("hold", "id", "number") and hasattr(turn, "_asked_on"):
+            looks.append((name, turn.is_deserted))
+
+    with holdfast.open(path) as store:
+        session = store.session("k")
+        monkeypatch.setattr(RunningTurn, "__setattr__", watched)
+        with session.turn("Hi") as turn:
+            turn.say("here")
+    assert {name for name, _ in looks} == {"hold", "id", "number"}
+    assert not any(deserted for _, deserted in looks)

@@ -80,9 +80,10 @@ class RunningTurn:
 
     def begin(self, number: int) -> None:
         """It is running, under this number."""
-        self.number = self._claim.number = number
-        self.id = turn_id(self.session.id, number)
         self.hold = Hold(self.session.id, number)
+        self.id = turn_id(self.session.id, number)
+        # Last: the keeper's thread takes a turn that has a number for one that is held.
+        self.number = self._claim.number = number
 
     # What it writes.
 
