@@ -93,15 +93,29 @@ SELECT * FROM session_state WHERE id = :id;
 SELECT * FROM session_state WHERE tenant = :tenant AND key = :key ORDER BY epoch DESC LIMIT 1;
 
 -- name: sessions_by_prefix
--- Sessions whose ids begin so. The upper bound is the prefix with the largest character behind it.
-SELECT * FROM session_state WHERE id >= :first AND id < :last AND tenant = :tenant ORDER BY id LIMIT :limit;
+-- Sessions whose ids begin so. The upper bound is the prefix with the largest character behind it. `+tenant`: by the id
+-- alone, or a file without statistics is read through for all sessions of the tenant.
+SELECT * FROM session_state WHERE id >= :first AND id < :last AND +tenant = :tenant ORDER BY id LIMIT :limit;
 
 -- name: sessions_by_activity
--- A page of sessions, newest first, after the one with this time and id.
-SELECT * FROM session_state
-WHERE tenant = :tenant AND (active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
-  AND (:state IS NULL OR :state = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
-ORDER BY active_at DESC, n DESC LIMIT :limit;
+-- A page of sessions, newest first, after the one with this time and id. Those that run are few among many, and have an
+-- index of their own: without it all sessions of the tenant would be gone through.
+SELECT * FROM session_state WHERE n IN (
+    SELECT n FROM (
+        SELECT n FROM session
+        WHERE :state IS NOT 'running' AND tenant = :tenant
+          AND (active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+          AND (:state IS NULL OR :state = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
+        ORDER BY active_at DESC, n DESC LIMIT :limit
+    )
+    UNION ALL
+    SELECT n FROM (
+        SELECT n FROM session
+        WHERE :state IS 'running' AND tenant = :tenant AND turn IS NOT NULL AND NOT ended
+          AND (+active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+        ORDER BY +active_at DESC, n DESC LIMIT :limit
+    )
+) ORDER BY active_at DESC, n DESC;
 
 -- name: sessions_of_key
 -- The same for the sessions of one key.
