@@ -38,7 +38,7 @@ def test_just_those_that_are_named_are_taken(store):
     with session.turn() as turn:
         assert "two" in asked(turn)
         turn.say("and that")
-    judge(store)
+    assert judge(store) == []
 
 
 def test_messages_and_receipts_can_be_named_as_they_are(store):
@@ -70,12 +70,12 @@ def test_what_does_not_wait_is_not_found_and_nothing_is_started(store):
     session = store.session("k")
     with session.turn() as turn:
         turn.say("taken")
-    before = session.entries()
+    before = list(session.entries())
     with pytest.raises(NotFound):
         session.turn("with it", take=[receipt])
     with pytest.raises(NotFound):
         session.turn(take=["0" * 32])
-    assert list(session.entries()) == list(before)
+    assert list(session.entries()) == before
     assert session.info().turns == 1
 
 

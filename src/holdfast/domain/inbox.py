@@ -5,7 +5,7 @@ An engine keeps an inbox for its guards, as it is now. What waited at an earlier
 can tell, and a copy that ends at such a point needs it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from holdfast.domain.entry import Entry, note_of
 
@@ -62,3 +62,14 @@ _HANDLERS = {
     "closed": Inbox._closed,
     "erased": Inbox._erased,
 }
+
+
+def to_take(
+    free: Sequence[str], named: Collection[str] | None
+) -> tuple[Collection[str], set[str]]:
+    """Which of the messages that nobody waits with a turn takes: all of them, or those that its
+    caller has named; and which of those can't be had.
+    """
+    if named is None:
+        return free, set()
+    return named, set(named).difference(free)

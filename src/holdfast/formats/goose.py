@@ -27,7 +27,15 @@ from holdfast.formats.assembling import Assembling, Deltas, counts
 from holdfast.formats.format import BuiltInFormat
 from holdfast.formats.goose_writer import NAME, GooseWriter
 from holdfast.formats.notes import is_words, note_of
-from holdfast.formats.reading import Block, dumped, fields, is_blank, text, text_block
+from holdfast.formats.reading import (
+    Block,
+    dumped,
+    fields,
+    is_blank,
+    text,
+    text_block,
+    texts_in,
+)
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _SPEAKERS = ("user", "assistant")
@@ -177,12 +185,4 @@ def _result(block: Block) -> Result:
 def _result_text(content: Any) -> str:
     if not isinstance(content, list):
         return ""
-    words = []
-    for block in content:
-        if not isinstance(block, dict):
-            continue
-        if block.get("type") == "text":
-            words.append(text(block.get("text")))
-        else:
-            words.append(f"[{text(block.get('type')) or 'block'}]")
-    return "\n".join(words)
+    return texts_in(content, lambda block: text(block.get("type")) or "block")

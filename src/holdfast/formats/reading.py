@@ -4,7 +4,7 @@ A value of the wrong type counts as one that is not there. Nothing here raises: 
 once can be read for ever, whichever server or release wrote it.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import msgspec
@@ -44,14 +44,19 @@ def texts_of(content: Any) -> str:
     """
     if not isinstance(content, list):
         return text(content)
+    return texts_in(content, lambda block: str(block.get("type")))
+
+
+def texts_in(blocks: Iterable[Any], name: Callable[[Block], str]) -> str:
+    """The words of these blocks; one of another kind stands in their midst by this name."""
     words = []
-    for block in content:
+    for block in blocks:
         if not isinstance(block, dict):
             continue
         if block.get("type") == "text":
             words.append(text(block.get("text")))
         else:
-            words.append(f"[{block.get('type')}]")
+            words.append(f"[{name(block)}]")
     return "\n".join(words)
 
 

@@ -67,7 +67,8 @@ class Session:
 
         While another turn runs, `on_busy` says whether to "wait" for it (the message is in the
         inbox meanwhile), to "interrupt" it and take over, or to "refuse" with `SessionBusy`. An
-        `event_id` that came before raises `AlreadyAccepted`.
+        `event_id` that came before raises `AlreadyAccepted`. With `take`, just those messages of
+        the inbox are taken; one that does not wait there raises `NotFound`, and nothing is started.
         """
         wish = TurnRequest(
             self._log.world,

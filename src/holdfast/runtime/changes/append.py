@@ -33,7 +33,7 @@ def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[s
     draft = session.message(spoken, turn=None)
     event = None if event_id is None else session.event(event_id)
     write = Write(session.id, (draft,), event=event)
-    # Not by `wait_for`: a generator for each message is a fiftieth of what appending takes.
+    # Not by `wait_for`: its generator is two of the hundred calls that an append makes.
     outcome: Outcome = yield session.engine.submit((write,))
     if isinstance(outcome, Refused):
         if outcome.why == "accepted":

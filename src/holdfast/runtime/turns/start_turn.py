@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
+from holdfast.domain.inbox import to_take
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import (
     Accepted,
@@ -157,13 +158,14 @@ def _takes(
     with; and always the wish's own message.
     """
     is_free = partial(session.keeper.leases.is_free, session.id)
-    free = {w.message.hex() for w in waiting if is_free(w)}
-    named = free if wish.take is None else set(wish.take)
-    for id in named - free:
+    free = [w.message.hex() for w in waiting if is_free(w)]
+    takes, missing = to_take(free, wish.take)
+    for id in missing:
         hint = "it is not in the inbox, or another caller waits with it"
         raise NotFound(what="message", name=id, hint=hint)
-    named.add(wish.id.hex())
-    return tuple(w.message for w in waiting if w.message.hex() in named)
+    # In the order of the inbox, whatever order they were named in.
+    wanted = {*takes, wish.id.hex()}
+    return tuple(w.message for w in waiting if w.message.hex() in wanted)
 
 
 def commit_start(
