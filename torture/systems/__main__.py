@@ -8,13 +8,13 @@ that was not. Exits with 1 when one was not.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
-import venv
 from importlib import import_module
 from pathlib import Path
+
+from torture.systems.environment import install
 
 NAMES = ("agents", "claude", "codex", "goose", "hermes", "openviking")
 
@@ -51,23 +51,9 @@ def main() -> int:
 
 def _run(name: str, environment: Path) -> tuple[int, int, list[str]]:
     module = import_module(f"torture.systems.{name}")
-    _install(environment, list(getattr(module, "INSTALL", ())))
+    install(environment, list(getattr(module, "INSTALL", ())))
     result: tuple[int, int, list[str]] = module.run(environment)
     return result
-
-
-def _install(environment: Path, packages: list[str]) -> None:
-    """Has these packages in a virtual environment; a stamp that still holds makes this free."""
-    stamp = environment / "installed"
-    if not packages or (stamp.exists() and stamp.read_text() == "\n".join(packages)):
-        environment.mkdir(parents=True, exist_ok=True)
-        return
-    print(f"installing {' '.join(packages)} (once) ...", file=sys.stderr, flush=True)
-    venv.create(environment, clear=True, with_pip=True)
-    subprocess.run(
-        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", *packages], check=True
-    )
-    stamp.write_text("\n".join(packages))
 
 
 if __name__ == "__main__":

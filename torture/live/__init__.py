@@ -1,0 +1,1 @@
+"""Real programs in their real releases, without Holdfast and with it, under the same faults."""
