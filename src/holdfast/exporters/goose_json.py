@@ -14,8 +14,10 @@ from holdfast.doctor.goose.write import export_of
 from holdfast.domain.message import Call, Part, Result, Text
 from holdfast.exporters import units
 from holdfast.formats import registry
+from holdfast.formats.reading import text_block
+from holdfast.importers.goose.convert import OWN_NOTES
 from holdfast.importers.goose.records import GooseRow, GooseSession
-from holdfast.importers.values import JsonObject
+from holdfast.importers.values import JsonObject, object_or_empty
 from holdfast.runtime.live.context import Contexts
 from holdfast.runtime.live.session_log import SessionLog
 
@@ -76,26 +78,32 @@ def _ordered(
     for _, ids in shown:
         seen.update(ids)
     aside: deque[holdfast.Message] = deque()
+    waiting: list[holdfast.Message] = []
     for message in messages.values():
-        if message.id not in seen and message.state != "erased":
+        if message.id in seen or message.state == "erased":
+            continue
+        if message.state == "pending":
+            waiting.append(message)
+        else:
             aside.append(message)
     summaries: list[JsonObject] = []
     for payload, ids in shown:
-        seqs = [messages[id].seq for id in ids if id in messages]
-        if (
-            ids and not seqs
-        ):  # a summary: behind what it stands for, and for the model alone
-            summaries.append(
-                {**payload, "metadata": {"userVisible": False, "agentVisible": True}}
-            )
+        stored = [messages[id] for id in ids if id in messages]
+        # A summary: behind what it stands for, and for the model alone.
+        if ids and not stored:
+            flags = {"userVisible": False, "agentVisible": True}
+            summaries.append({**payload, "metadata": flags})
             continue
-        while aside and seqs and aside[0].seq < min(seqs):
+        while aside and stored and aside[0].seq < stored[0].seq:
             yield _aside(aside.popleft())
         yield from summaries
-        yield payload
+        yield _for_the_model(payload, stored)
         summaries = []
     yield from map(_aside, aside)
     yield from summaries
+    # The next turn would take them, and goose's next turn does.
+    for message in waiting:
+        yield _worded(message, agent=True)
 
 
 def _shown(session: holdfast.Session) -> list[tuple[JsonObject, tuple[str, ...]]]:
@@ -107,31 +115,72 @@ def _shown_in(session_log: SessionLog) -> list[tuple[JsonObject, tuple[str, ...]
     log = session_log.log()
     with session_log.lock:
         shown: list[Any] = Contexts().shown(log, registry.get("goose"))
-    return shown
+    whole: list[Any] = []
+    for payload, ids in shown:
+        # A view takes results apart to put each next to its call; those of one message
+        # that still follow each other are that message.
+        if ids and whole and whole[-1][1] == ids:
+            before, _ = whole.pop()
+            payload = {**before, "content": before["content"] + payload["content"]}
+        whole.append((payload, ids))
+    return whole
+
+
+def _for_the_model(payload: JsonObject, stored: list[holdfast.Message]) -> JsonObject:
+    """A payload of the context, with the identity, the flags and the marks of its message."""
+    if not stored:
+        # Made here, to answer a call that nothing else answers.
+        metadata = {**payload.get("metadata", {}), OWN_NOTES: {"synthetic": True}}
+        return {**payload, "metadata": metadata}
+    # goose's messages are never joined: a payload shows one message.
+    message = stored[0]
+    identity = {"id": message.id, "created": message.at // 1000}
+    if message.format == "goose":
+        identity = object_or_empty(message.payload)
+    metadata = object_or_empty(identity.get("metadata"))
+    flags = _metadata(message, metadata, agent=True)
+    told = {"role": payload["role"], "content": payload["content"], "metadata": flags}
+    return {**identity, **told}
 
 
 def _aside(message: holdfast.Message) -> JsonObject:
-    """A message for readers alone."""
-    hidden = {"userVisible": True, "agentVisible": False}
+    """A message that the model does not see."""
     if message.format == "goose" and isinstance(message.payload, dict):
-        metadata = message.payload.get("metadata")
-        if isinstance(metadata, dict):
-            hidden = {**metadata, **hidden}
-        return {**message.payload, "metadata": hidden}
-    role = "assistant" if message.role == "assistant" else "user"
-    content = [{"type": "text", "text": _worded(part)} for part in message.parts]
+        metadata = object_or_empty(message.payload.get("metadata"))
+        flags = _metadata(message, metadata, agent=False)
+        return {**message.payload, "metadata": flags}
+    return _worded(message, agent=False)
+
+
+def _worded(message: holdfast.Message, *, agent: bool) -> JsonObject:
+    """A message in words: goose pairs calls with results only where its model sees both."""
     return {
         "id": message.id,
-        "role": role,
+        "role": "assistant" if message.role == "assistant" else "user",
         # goose counts in seconds.
         "created": message.at // 1000,
-        "content": content,
-        "metadata": hidden,
+        "content": [text_block(_words(part)) for part in message.parts],
+        "metadata": _metadata(message, {}, agent=agent),
     }
 
 
-def _worded(part: Part) -> str:
-    """A part for readers: goose pairs calls with results only where its model sees them."""
+def _metadata(
+    message: holdfast.Message, stored: JsonObject, *, agent: bool
+) -> JsonObject:
+    """The metadata of a message. What somebody labelled since goose stored its flags holds (I-13);
+    what the model sees, the context says.
+    """
+    user = message.labels.get("visible_to_user", stored.get("userVisible"))
+    flags = {"userVisible": user is not False, "agentVisible": agent}
+    metadata = {**stored, **flags}
+    if message.state == "partial":
+        notes = object_or_empty(stored.get(OWN_NOTES))
+        # An import takes it for cut off again.
+        metadata[OWN_NOTES] = {**notes, "incomplete": True}
+    return metadata
+
+
+def _words(part: Part) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Call):

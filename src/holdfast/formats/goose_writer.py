@@ -3,15 +3,34 @@ user's side.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from holdfast.domain.message import Call, Image, Other, Refusal, Result, Role, Text
+from holdfast.domain.message import (
+    Call,
+    Image,
+    Other,
+    Refusal,
+    Result,
+    Role,
+    Text,
+    Thinking,
+)
 from holdfast.domain.repair import Piece, Step
-from holdfast.formats.reading import NOT_JSON, Block, is_blank, parsed, text_block
+from holdfast.formats.reading import (
+    NOT_JSON,
+    Block,
+    fields,
+    is_blank,
+    parsed,
+    text,
+    text_block,
+)
 from holdfast.formats.shaping import DialogueWriter, output_text, stand_in
 
 NAME = "goose"
 _PAIRED = ("toolRequest", "frontendToolRequest", "toolResponse")
+_THINKING = ("thinking", "redactedThinking")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
 
 
@@ -27,8 +46,10 @@ class GooseWriter(DialogueWriter):
         blocks = self._blocks(step)
         # Thinking alone says nothing. `all` of no blocks is true, so that an empty
         # message is left out as well.
-        if all(block["type"] in ("thinking", "redactedThinking") for block in blocks):
+        if all(block["type"] in _THINKING for block in blocks):
             return None
+        if not self._is_own(step):
+            blocks = _with_whole_thinking(blocks, self._pieces(step))
         role = "assistant" if step.role == "assistant" else "user"
         return {**self._identity(step), "role": role, "content": blocks}
 
@@ -52,7 +73,7 @@ class GooseWriter(DialogueWriter):
         if isinstance(part, Result):
             if role != "tool":
                 return None
-            return {**(raw or _response(part)), "id": self._pending.popleft()}
+            return {**(raw or _response(piece)), "id": self._pending.popleft()}
         if isinstance(part, Text | Refusal):
             if is_blank(part.text):
                 return None
@@ -62,6 +83,8 @@ class GooseWriter(DialogueWriter):
             return raw
         if isinstance(part, Image | Other):
             return _picture(piece)
+        if isinstance(part, Thinking) and part.signed:
+            return _signed_thinking(fields(piece.raw))
         return None
 
 
@@ -71,13 +94,36 @@ def _own_block(piece: Piece) -> Block | None:
     return None
 
 
+def _signed_thinking(raw: Block) -> Block | None:
+    """What the Messages API signed, under goose's names for it; goose sends it back as it is."""
+    if raw.get("type") == "thinking" and not is_blank(raw.get("signature")):
+        words = text(raw.get("thinking"))
+        return {"type": "thinking", "thinking": words, "signature": raw["signature"]}
+    if raw.get("type") == "redacted_thinking":
+        return {"type": "redactedThinking", "data": raw.get("data")}
+    return None
+
+
+def _with_whole_thinking(blocks: list[Block], pieces: Sequence[Piece]) -> list[Block]:
+    """The blocks, without thinking unless there is a block for all that was thought (I-14)."""
+    thought = [piece for piece in pieces if isinstance(piece.part, Thinking)]
+    said = [block for block in blocks if block["type"] in _THINKING]
+    if len(said) == len(thought):
+        return blocks
+    return [block for block in blocks if block["type"] not in _THINKING]
+
+
 def _picture(piece: Piece) -> Block:
     """goose holds the bytes of an image, never its address; words stand in for all others."""
-    if isinstance(piece.part, Image):
-        data = _DATA_URL.fullmatch(piece.part.url)
-        if data:
-            return {"type": "image", "data": data[2], "mimeType": data[1]}
-    return text_block(stand_in(piece))
+    image = _image(piece.part.url) if isinstance(piece.part, Image) else None
+    return image or text_block(stand_in(piece))
+
+
+def _image(url: str) -> Block | None:
+    data = _DATA_URL.fullmatch(url)
+    if data is None:
+        return None
+    return {"type": "image", "data": data[2], "mimeType": data[1]}
 
 
 def _request(call: Call) -> Block:
@@ -91,8 +137,28 @@ def _request(call: Call) -> Block:
     return {"type": "toolRequest", "id": call.id, "toolCall": outcome}
 
 
-def _response(result: Result) -> Block:
+def _response(piece: Piece) -> Block:
+    result = piece.part
+    assert isinstance(result, Result)
     words = text_block(output_text(result.content))
-    value = {"content": [words], "isError": result.error}
+    value = {"content": [words, *_images_in(piece.raw)], "isError": result.error}
     outcome = {"status": "success", "value": value}
     return {"type": "toolResponse", "id": result.call_id, "toolResult": outcome}
+
+
+def _images_in(raw: Any) -> Iterator[Block]:
+    """The images in a tool's answer, as the Messages API and the Responses API hold them."""
+    answer = fields(raw)
+    # `content` in a result of the one, `output` in one of the other.
+    parts = answer.get("content") or answer.get("output")
+    if not isinstance(parts, list):
+        return
+    for part in parts:
+        block = fields(part)
+        url = text(block.get("image_url"))
+        source = fields(block.get("source"))
+        if source.get("type") == "base64":
+            url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+        image = _image(url)
+        if image is not None:
+            yield image
