@@ -1,0 +1,76 @@
+"""Which Hermes this is for: its version, and the parameters of all that is wrapped.
+
+Compared when a module is patched. What is not exactly so is left alone: a wrapper that guesses
+would lose what Hermes by itself keeps.
+"""
+
+import inspect
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+
+VERSION = "0.19.0"
+
+SIGNATURES: dict[str, dict[str, str]] = {
+    "hermes_state": {
+        "SessionDB.__init__": "self db_path read_only",
+    },
+    "run_agent": {
+        "AIAgent.run_conversation": (
+            "self user_message system_message conversation_history task_id stream_callback "
+            "persist_user_message persist_user_timestamp moa_config"
+        ),
+        "AIAgent._flush_messages_to_session_db_unlocked": "self messages conversation_history",
+        "AIAgent.steer": "self text",
+        "AIAgent._drain_pending_steer": "self",
+        "AIAgent.interrupt": "self message",
+        "AIAgent.clear_interrupt": "self",
+        "AIAgent._fire_stream_delta": "self text",
+        "AIAgent._reset_stream_delivery_tracking": "self",
+    },
+    "gateway.platforms.base": {
+        "BasePlatformAdapter.handle_message": "self event",
+        "BasePlatformAdapter._process_message_background": "self event session_key",
+        "BasePlatformAdapter._queue_text_debounce": "self session_key event",
+        "merge_pending_message_event": "pending_messages session_key event merge_text",
+    },
+    "gateway.run": {
+        "GatewayRunner._handle_active_session_busy_message": "self event session_key",
+        "GatewayRunner._prepare_profile_scoped_inbound_message_text": (
+            "self event source history session_key"
+        ),
+        "GatewayRunner._drain_startup_restore_queue": "self",
+        "GatewayRunner._evict_cached_agent": "self session_key",
+        "GatewayRunner._enqueue_fifo": "self session_key queued_event adapter",
+    },
+    "tui_gateway.server": {},
+}
+"""The names of the parameters, by module and by name in it."""
+
+
+def problem_of(module: ModuleType) -> str | None:
+    """Why this module is not the one that the patches are for; None when it is."""
+    try:
+        found = version("hermes-agent")
+    except PackageNotFoundError:
+        found = "of unknown version"
+    if found != VERSION:
+        return (
+            f"Hermes Agent {found} is left alone: this Holdfast is for {VERSION}. "
+            "Nothing is stored by Holdfast."
+        )
+    for name, parameters in SIGNATURES[module.__name__].items():
+        if _parameters(module, name)[: len(parameters.split())] != parameters.split():
+            return (
+                f"{module.__name__}.{name} is not as in Hermes Agent {VERSION}: "
+                f"{module.__name__} is left alone"
+            )
+    return None
+
+
+def _parameters(module: ModuleType, name: str) -> list[str]:
+    found: object = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        return []
+    return list(inspect.signature(found).parameters)

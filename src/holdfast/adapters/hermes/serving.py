@@ -1,0 +1,78 @@
+"""One Holdfast store for each process and `state.db`; whoever needs one asks here.
+
+`state.db` itself is never opened here: two SQLite libraries in one process, and closing the one
+releases the locks of the other. What has to be read of it is read through `SessionDB._conn`.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast import NotFound, Session, Store, Turn
+
+FILE = "holdfast.db"
+"""The store's name, beside `state.db`."""
+
+CONVERSATION = "hermes:"
+"""Before a Hermes session's id: the key of its session here."""
+
+_TURN = "_holdfast_turn"
+
+
+class Serving:
+    """What one `state.db` is served with."""
+
+    def __init__(self, db_path: Path) -> None:
+        self.db_path = db_path
+        self.store: Store = holdfast.open(db_path.with_name(FILE))
+
+    def conversation(self, session_id: str) -> Session:
+        """The session of a Hermes session, made if there is none."""
+        return self.store.session(CONVERSATION + session_id)
+
+
+_serving: dict[Path, Serving] = {}
+_lock = threading.Lock()
+
+
+def serving_at(db_path: Path) -> Serving:
+    """What this `state.db` is served with; opened by the first who asks."""
+    place = Path(db_path).absolute()
+    with _lock:
+        if place not in _serving:
+            _serving[place] = Serving(place)
+        return _serving[place]
+
+
+def serving_of(agent: Any) -> Serving | None:
+    """What the database of this agent is served with. None where there is nothing to store: it has
+    no database, one that is only read, or it is a fork that shares the session of another agent.
+    """
+    db = getattr(agent, "_session_db", None)
+    if db is None or getattr(agent, "_persist_disabled", False):
+        return None
+    if getattr(db, "read_only", False):
+        return None
+    return serving_at(db.db_path)
+
+
+def running_turn(agent: Any) -> Turn | None:
+    """The turn that this agent runs now."""
+    turn: Turn | None = agent.__dict__.get(_TURN)
+    return turn
+
+
+def set_running_turn(agent: Any, turn: Turn | None) -> None:
+    """From now on the agent runs this turn, or none."""
+    agent.__dict__[_TURN] = turn
+
+
+__all__ = [
+    "NotFound",
+    "Serving",
+    "running_turn",
+    "serving_at",
+    "serving_of",
+    "set_running_turn",
+]

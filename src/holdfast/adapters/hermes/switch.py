@@ -1,0 +1,1 @@
+"""Switching Holdfast on and off under an installed Hermes, for the command line."""
