@@ -1,25 +1,30 @@
 """The import hook: patches a module of Hermes after its own code ran, before its importer sees it.
 
 No order of imports can go round it. This file is also copied, alone, into the environment of
-Hermes, where every Python loads it at its start: so it imports nothing but what Python has loaded
-by then, knows Holdfast by name only, and never raises. What Holdfast has to say about a module is
+Hermes, where every Python loads it at its start. So it imports nothing but what Python itself has
+loaded by then, knows Holdfast by name only, and never raises. What Holdfast does to a module is
 loaded when that module is: a Python that runs something else pays one look into a dict for each
 import.
 """
 
 import sys
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = (
+    False  # not from `typing`, which takes longer to load than all else here
+)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 PACKAGE = "holdfast.adapters.hermes"
 
-PATCHES: dict[str, tuple[str, ...]] = {
+# For each module, what patches it, in this order: `module:function` of `PACKAGE`. What comes last
+# is called first: the receipts of a turn are known before it opens, and it is open before a stream
+# of it begins.
+PATCHES: "dict[str, tuple[str, ...]]" = {
     "hermes_state": ("projection:patch_hermes_state",),
-    # The first is the innermost: a turn is open before a stream in it begins, and its receipts are
-    # known before it is.
     "run_agent": (
         "streams:patch_run_agent",
         "turns:patch_run_agent",
@@ -29,40 +34,45 @@ PATCHES: dict[str, tuple[str, ...]] = {
     "gateway.run": ("cache_guard:patch_gateway_run", "receipts:patch_gateway_run"),
     "tui_gateway.server": ("receipts:patch_tui_server",),
 }
-"""For each module, the functions that patch it, in this order, as `module:function` of `PACKAGE`."""
 
 
-class Finder(MetaPathFinder):
-    """Finds the modules of `PATCHES` as Python would, and has them patched when they are run."""
+class Finder:
+    """Finds the modules of `PATCHES` as the others would, and has them patched once they ran."""
 
-    def __init__(self) -> None:
-        self._looking: set[str] = set()
+    is_holdfast_for_hermes = True
 
     def find_spec(
-        self, fullname: str, path: Any = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        # Masked while the others are asked, who would ask this one again.
-        if fullname not in PATCHES or fullname in self._looking:
+        self,
+        fullname: str,
+        path: "Sequence[str] | None" = None,
+        target: "ModuleType | None" = None,
+    ) -> "ModuleSpec | None":
+        if fullname not in PATCHES:
             return None
-        self._looking.add(fullname)
-        try:
-            spec = find_spec(fullname)
-        finally:
-            self._looking.discard(fullname)
-        if spec is None or spec.loader is None:
-            return None
-        loader: Any = spec.loader
-        run = loader.exec_module
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                return _patched_when_run(spec)
+        return None
 
-        def run_and_patch(module: ModuleType) -> None:
-            run(module)
-            patch(module)
 
-        loader.exec_module = run_and_patch
+def _patched_when_run(spec: "ModuleSpec") -> "ModuleSpec":
+    loader: Any = spec.loader
+    if loader is None:
         return spec
+    run = loader.exec_module
+
+    def run_and_patch(module: "ModuleType") -> None:
+        run(module)
+        patch(module)
+
+    loader.exec_module = run_and_patch
+    return spec
 
 
-def patch(module: ModuleType) -> None:
+def patch(module: "ModuleType") -> None:
     """Patches a module of Hermes, or leaves it alone and says why in a sentence."""
     name = module.__name__
     try:
@@ -75,21 +85,20 @@ def patch(module: ModuleType) -> None:
         for each in PATCHES[name]:
             place, function = each.split(":")
             getattr(import_module(f"{PACKAGE}.{place}"), function)(module)
-    # Whatever it is: Hermes has to start.
+    # Whatever it is, Hermes has to start.
     except Exception as error:
-        _say(f"{name} is not patched ({type(error).__name__}: {error})")
+        _say(f"{name} of Hermes is left alone ({type(error).__name__}: {error})")
 
 
 def install() -> None:
-    """Puts the finder in front of all others; once."""
-    if not any(
-        type(each).__name__ == "Finder" and hasattr(each, "_looking")
-        for each in sys.meta_path
-    ):
-        sys.meta_path.insert(0, Finder())
+    """Puts the finder in front of all others; once, whichever copy of this file was first."""
+    for finder in sys.meta_path:
+        if getattr(finder, "is_holdfast_for_hermes", False):
+            return
+    sys.meta_path.insert(0, Finder())
 
 
-_said: set[str] = set()
+_said: "set[str]" = set()
 
 
 def _say(sentence: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast import NotFound, Session, Store, Turn
+from holdfast import Session, Store, Turn
 
 FILE = "holdfast.db"
 """The store's name, beside `state.db`."""
@@ -66,13 +66,3 @@ def running_turn(agent: Any) -> Turn | None:
 def set_running_turn(agent: Any, turn: Turn | None) -> None:
     """From now on the agent runs this turn, or none."""
     agent.__dict__[_TURN] = turn
-
-
-__all__ = [
-    "NotFound",
-    "Serving",
-    "running_turn",
-    "serving_at",
-    "serving_of",
-    "set_running_turn",
-]
