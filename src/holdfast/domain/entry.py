@@ -8,7 +8,8 @@ kind) and a body (a frozen payload or text, never looked into by the log).
     opened        Opened            -                the session began, for a key or as a fork
     message       MessageNote       payload          somebody said something
     turn          TurnStarted       -                a turn began, and took these messages from the inbox
-    take          Taken             -                a running turn took more messages from the inbox
+    take          Taken             -                a running turn took more messages from the inbox; or, outside a
+                                                     turn, that one of another session took them
     call          CallStarted       -                a call that the model made is about to be run (I-22)
     ask           Asked             -                a call waits for approval; it must not be run (I-22)
     decision      Decided           -                somebody approved it, or did not
@@ -82,13 +83,20 @@ class Opened(Note, frozen=True):
 
 
 class TurnStarted(Note, frozen=True):
+    """`brought`: those of `takes` that waited in another session, and the id of that session."""
+
     takes: Ids = ()
     reply_to: str | None = None
     event: str | None = None
+    brought: dict[str, str] = {}
 
 
 class Taken(Note, frozen=True):
+    """`brought` as above. Outside a turn, `session` is the one whose turn has them now."""
+
     takes: Ids = ()
+    brought: dict[str, str] = {}
+    session: str | None = None
 
 
 class CallStarted(Note, frozen=True):

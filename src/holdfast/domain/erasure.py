@@ -28,8 +28,8 @@ from holdfast.errors import Damaged
 _STAYS: dict[str, tuple[str, ...]] = {
     "opened": ("key", "epoch", "previous", "parent", "parent_seq"),
     "message": ("role", "late", "usage"),
-    "turn": ("takes",),
-    "take": ("takes",),
+    "turn": ("takes", "brought"),
+    "take": ("takes", "brought", "session"),
     "call": ("message", "index"),
     "ask": ("message", "index"),
     "decision": ("message", "approved", "index"),
@@ -87,6 +87,20 @@ def carried_in(entries: Iterable[Entry]) -> set[str]:
     return carried
 
 
+def brought_in(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """Ids of the messages that turns of this session brought along from the inboxes of other
+    sessions, by the session.
+    """
+    brought: dict[str, set[str]] = {}
+    for entry in entries:
+        # Nearly none does: it is told by the bytes, without a decoder.
+        if entry.kind in ("turn", "take") and b'"brought"' in entry.note:
+            note = _noted(entry)
+            for id, session in note.brought.items() if note is not None else ():
+                brought.setdefault(session, set()).add(id)
+    return brought
+
+
 def passed_on(entries: Iterable[Entry], ids: Collection[str]) -> set[str]:
     """Which of these messages went on from this session to the next one."""
     moved: set[str] = set()
@@ -97,15 +111,18 @@ def passed_on(entries: Iterable[Entry], ids: Collection[str]) -> set[str]:
 
 
 def entries_about(entries: Iterable[Entry], ids: Collection[str]) -> Iterator[Entry]:
-    """The entries with the words of these messages: they themselves, and turns that had taken
-    nothing else and gave it back, whose notes have the address and the event id of what they began
-    with.
+    """The entries with the words of these messages: they themselves, their labels, and turns that
+    had taken nothing else and gave it back, whose notes have the address and the event id of what
+    they began with.
     """
     for entry in entries:
         if entry.kind == "message" and entry.id.hex() in ids:
             yield entry
         elif entry.kind == "turn" and (note := _noted(entry)) is not None:
             if note.takes and set(ids).issuperset(note.takes):
+                yield entry
+        elif entry.kind == "label" and (note := _noted(entry)) is not None:
+            if note.message in ids:
                 yield entry
 
 

@@ -6,6 +6,7 @@ can tell, and a copy that ends at such a point needs it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from holdfast.domain.entry import Entry, note_of
 
@@ -64,12 +65,22 @@ _HANDLERS = {
 }
 
 
+class Wanted(NamedTuple):
+    """A message that a caller wants to be taken: its id, and the session that it was accepted in, if
+    the caller has said that.
+    """
+
+    id: str
+    session: str | None = None
+
+
 def to_take(
-    free: Sequence[str], named: Collection[str] | None
+    free: Sequence[str], named: Iterable[Wanted] | None
 ) -> tuple[Collection[str], set[str]]:
     """Which of the messages that nobody waits with a turn takes: all of them, or those that its
     caller has named; and which of those can't be had.
     """
     if named is None:
         return free, set()
-    return named, set(named).difference(free)
+    wanted = {each.id for each in named}
+    return wanted, wanted.difference(free)

@@ -343,10 +343,12 @@ class AsyncStore:
         format: str = "openai.chat",
         event_id: str | int | None = None,
         reply_to: str | int | None = None,
+        labels: dict[str, Any] | None = None,
     ) -> Awaitable[Receipt]:
         """Stores a message in the inbox of the key's current session, and nothing more: what a
         webhook calls before it answers. The next turn takes it. An `event_id` that came before
-        gives the receipt of that time.
+        gives the receipt of that time. `labels` are put on the message: what belongs to it and is
+        not for the model.
         """
         return arun(
             accept(
@@ -356,6 +358,7 @@ class AsyncStore:
                 format=format,
                 event_id=event_id,
                 reply_to=reply_to,
+                labels=labels,
             )
         )
 

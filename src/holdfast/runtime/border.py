@@ -34,6 +34,7 @@ from holdfast.domain.arguments import (
     text,
     whole,
 )
+from holdfast.domain.inbox import Wanted
 from holdfast.domain.reset_policy import Policy
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
@@ -160,7 +161,7 @@ def _messages_named(parameter: str, value: Any) -> Any:
     takes = "a list of messages that wait: ids, messages or receipts"
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
         raise refuse(parameter, takes, value)
-    ids = []
+    wanted = []
     for each in value:
         named = each
         # By their fields: importing the classes here would close a circle.
@@ -170,8 +171,20 @@ def _messages_named(parameter: str, value: Any) -> Any:
         if not isinstance(named, str) or not named:
             given = f"a list with {kind_of(each)} in it"
             raise BadArgument(parameter=parameter, takes=takes, given=given)
-        ids.append(str.__str__(named))
-    return tuple(ids)
+        session = getattr(each, "session_id", None)
+        if not isinstance(session, str):
+            session = None
+        wanted.append(Wanted(str.__str__(named), session))
+    return tuple(wanted)
+
+
+def _labels(parameter: str, value: Any) -> Any:
+    takes = "labels by name, values of JSON"
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value):
+        raise refuse(parameter, takes, value)
+    if "visible_to_model" in value:
+        flag("visible_to_model", value["visible_to_model"])
+    return value
 
 
 def _hashable(parameter: str, value: Any) -> Any:
@@ -222,6 +235,7 @@ RULES: dict[str, Rule] = {
         "a list of messages", Sequence, unless=(str, bytes, bytearray, memoryview)
     ),
     "take": _messages_named,
+    "labels": _labels,
     "chunk": _chunk,
     "format": format_name,
     "Turn.deliver.format": stream_format,

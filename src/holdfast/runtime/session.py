@@ -68,7 +68,8 @@ class Session:
         While another turn runs, `on_busy` says whether to "wait" for it (the message is in the
         inbox meanwhile), to "interrupt" it and take over, or to "refuse" with `SessionBusy`. An
         `event_id` that came before raises `AlreadyAccepted`. With `take`, just those messages of
-        the inbox are taken; one that does not wait there raises `NotFound`, and nothing is started.
+        the inbox are taken; one that does not wait raises `NotFound`, and nothing is started. A
+        receipt may be of another session: its message is brought along in the same transaction.
         """
         wish = TurnRequest(
             self._log.world,

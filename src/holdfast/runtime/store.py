@@ -91,10 +91,12 @@ class Store:
         format: str = "openai.chat",
         event_id: str | int | None = None,
         reply_to: str | int | None = None,
+        labels: dict[str, Any] | None = None,
     ) -> Receipt:
         """Stores a message in the inbox of the key's current session, and nothing more: what a
         webhook calls before it answers. The next turn takes it. An `event_id` that came before
-        gives the receipt of that time.
+        gives the receipt of that time. `labels` are put on the message: what belongs to it and is
+        not for the model.
         """
         return run(
             accept(
@@ -104,6 +106,7 @@ class Store:
                 format=format,
                 event_id=event_id,
                 reply_to=reply_to,
+                labels=labels,
             )
         )
 

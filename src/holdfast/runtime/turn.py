@@ -13,6 +13,7 @@ from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.delivery import Delivery
 from holdfast.runtime.turns.end_turn import Ending, words_of
+from holdfast.runtime.turns.outbox import Receipt
 from holdfast.runtime.turns.push_stream import PushStream
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import Leaving, enter
@@ -110,9 +111,13 @@ class Turn:
         """
         run(turn_messages.sent(self._work, platform_id))
 
-    def inbox(self) -> list[Message]:
-        """Takes the messages that came in meanwhile into this turn and returns them."""
-        return run(turn_messages.inbox(self._work))
+    def inbox(
+        self, *, take: Sequence[str | Message | Receipt] | None = None
+    ) -> list[Message]:
+        """Takes the messages that came in meanwhile into this turn and returns them; with `take`,
+        just those, as in `Session.turn`.
+        """
+        return run(turn_messages.inbox(self._work, take))
 
     def retract(self, reason: str = "retried") -> None:
         """Takes what this turn has answered so far out of the model's view, to try again; the

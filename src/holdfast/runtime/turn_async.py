@@ -14,6 +14,7 @@ from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns import turn_messages, turn_tools
 from holdfast.runtime.turns.delivery_async import AsyncDelivery
 from holdfast.runtime.turns.end_turn import Ending, words_of
+from holdfast.runtime.turns.outbox import Receipt
 from holdfast.runtime.turns.push_stream_async import AsyncPushStream
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
@@ -98,9 +99,13 @@ class AsyncTurn:
         """Confirms that what this turn has said so far has arrived; see `Turn.sent`."""
         return arun(turn_messages.sent(self._work, platform_id))
 
-    def inbox(self) -> Awaitable[list[Message]]:
-        """Takes the messages that came in meanwhile into this turn and returns them."""
-        return arun(turn_messages.inbox(self._work))
+    def inbox(
+        self, *, take: Sequence[str | Message | Receipt] | None = None
+    ) -> Awaitable[list[Message]]:
+        """Takes the messages that came in meanwhile into this turn and returns them; with `take`,
+        just those, as in `AsyncSession.turn`.
+        """
+        return arun(turn_messages.inbox(self._work, take))
 
     def retract(self, reason: str = "retried") -> Awaitable[None]:
         """Takes what this turn has answered so far out of the model's view, to try again; the

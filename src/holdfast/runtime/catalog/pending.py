@@ -4,7 +4,7 @@ Found by age, through an index, a page at a time: it costs what waits, not how m
 are. A turn whose process has died gives back what it had not used before the first page is read.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -16,6 +16,7 @@ from holdfast.errors import BadArgument
 from holdfast.runtime.catalog.page import Page, read_cursor, write_cursor
 from holdfast.runtime.live.damage import readable
 from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import put_labels
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.turns.recovery import settle_if_dead
@@ -33,7 +34,7 @@ class PendingMessage(Message):
     key: str | None
     session_id: str
 
-    def __init__(self, pending: Pending) -> None:
+    def __init__(self, pending: Pending, labels: dict[str, Any] | None = None) -> None:
         entry = readable(pending.entry)
         note = note_of("message", entry.note)
         super().__init__(
@@ -42,6 +43,7 @@ class PendingMessage(Message):
             ),
             turn=None,
             pending=True,
+            labels=labels,
         )
         self.key = pending.key
         self.session_id = pending.session
@@ -72,7 +74,26 @@ def pending(
     if shown and (len(found) > limit or is_cut):
         last = shown[-1]
         next = write_cursor((last.entry.id.hex(), last.session, last.entry.seq))
-    return Page([PendingMessage(each) for each in shown], next)
+    labels = yield from read(lambda: _labels(store, shown))
+    messages = []
+    for each in shown:
+        messages.append(PendingMessage(each, labels.get(each.entry.id.hex())))
+    return Page(messages, next)
+
+
+def _labels(store: OpenStore, shown: list[Pending]) -> dict[str, dict[str, Any]]:
+    """What is noted about each of these messages that has labels."""
+    first: dict[str, int] = {}
+    for each in shown:
+        first[each.session] = min(
+            each.entry.seq, first.get(each.session, each.entry.seq)
+        )
+    labels: dict[str, dict[str, Any]] = {}
+    for session, seq in first.items():
+        # Only those after it: of a long log, what waits is near the end.
+        for entry in store.engine.labels(session, after=seq):
+            put_labels(labels, entry)
+    return labels
 
 
 def _mark_of(after: str) -> Mark:

@@ -7,6 +7,8 @@ commit, in every session that the message came through; all else that these sess
 
     key     session 1 ──reset──► session 2 ──reset──► session 3
     log     m, closed (m moved)  m, closed (m moved)  m, answered      erased: m goes in 1, 2 and 3
+
+So do the copies of messages that a turn brought along from the inbox of another session.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +16,13 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.domain.entry import Blanked, Draft, Entry, noted, opened_of
-from holdfast.domain.erasure import carried_in, entries_about, passed_on, tombstone
+from holdfast.domain.erasure import (
+    brought_in,
+    carried_in,
+    entries_about,
+    passed_on,
+    tombstone,
+)
 from holdfast.engine.protocol import SessionState, Write
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.session_log import PAGE, SessionLog
@@ -37,8 +45,8 @@ def copies(
     """The copies of messages that were carried into this session, nearest first. `log` reads its
     own entries.
     """
-    found: list[Copies] = []
     seen = {state.id}
+    found = _brought_copies(session, log, seen)
     ids = carried_in(log())
     if ids:
         # What it has passed on itself belongs to a later session.
@@ -58,6 +66,18 @@ def copies(
         if not before.erased:
             found += _copies_in(before, entries_about(log(), ids))
         ids &= carried_in(log())
+    return found
+
+
+def _brought_copies(
+    session: SessionLog, log: Callable[[], Iterator[Entry]], seen: set[str]
+) -> list[Copies]:
+    """The copies of messages that turns of this session brought along from elsewhere."""
+    found: list[Copies] = []
+    for place, ids in brought_in(log()).items():
+        state = owned(session.engine, session.tenant, place)
+        if state is not None and not state.erased and state.id not in seen:
+            found += _copies_in(state, entries_about(_own(session, state), ids))
     return found
 
 

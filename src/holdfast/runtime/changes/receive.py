@@ -4,9 +4,11 @@ from functools import partial
 from typing import Any
 
 from holdfast.domain.arguments import Checked
-from holdfast.domain.message import Spoken
+from holdfast.domain.entry import Labelled
+from holdfast.domain.message import Spoken, freeze, thaw
 from holdfast.domain.reset_policy import Policy
 from holdfast.engine.protocol import Waiting, Write, Written
+from holdfast.formats import registry
 from holdfast.runtime.changes.open_session import (
     current_state,
     open_session,
@@ -17,6 +19,7 @@ from holdfast.runtime.changes.open_session import (
 from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.turns.bring import bring
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.start_turn import (
@@ -50,9 +53,12 @@ def start_turn(
         made = yield from read(partial(successor, store, state, key, reason))
         if made is None:
             continue
-        first = first_write(made.session, request, list(made.opening.admits))
-        commit = (*made.closing, _opened_and_started(made.opening, first))
-        took = bool(first.takes)
+        waiting = list(made.opening.admits)
+        brought = yield from read(partial(bring, made.session, request.take, waiting))
+        first = first_write(made.session, request, waiting, brought)
+        started = _opened_and_started(made.opening, first)
+        commit = (*made.closing, *brought.leaving, started)
+        took = bool(first.takes or brought.origins)
         outcome = yield from commit_start(made.session, request, commit, took=took)
         if isinstance(outcome, RunningTurn):
             return outcome
@@ -69,8 +75,8 @@ def _opened_and_started(opening: Write, first: Write) -> Write:
         opening.session,
         (*opening.drafts, *first.drafts),
         event=first.event,
-        # The inbound message comes right after what opens the session.
-        event_draft=len(opening.drafts),
+        # The inbound message comes after what opens the session.
+        event_draft=len(opening.drafts) + first.event_draft,
         open=opening.open,
         start=first.start,
         admits=tuple(each for each in opening.admits if each.message not in taken),
@@ -85,17 +91,26 @@ def accept(
     format: str,
     event_id: Checked,
     reply_to: Checked,
+    labels: dict[str, Any] | None = None,
 ) -> Plan[Receipt]:
     """A durable receipt: the message waits in the inbox of the key's current session, made if there
     is none.
     """
     # Frozen here and not in the generator: the caller may change it before the plan runs (I-3).
     spoken = speak(message, format, inbox=True, event=event_id, reply_to=reply_to)
-    return _accept(store, key, spoken, event_id)
+    if labels:
+        labels = registry.plain(labels)
+        # A copy of what is JSON, and an error of its own for what is not.
+        labels = thaw(freeze(labels))
+    return _accept(store, key, spoken, event_id, labels)
 
 
 def _accept(
-    store: OpenStore, key: str, spoken: Spoken, event_id: str | None
+    store: OpenStore,
+    key: str,
+    spoken: Spoken,
+    event_id: str | None,
+    labels: dict[str, Any] | None,
 ) -> Plan[Receipt]:
     # Once, not in each round: if the session has ended meanwhile, the same message is
     # offered to the next one.
@@ -107,10 +122,13 @@ def _accept(
             if len(store.recent) >= RECENT_MAX:
                 store.recent.clear()
             store.recent[key] = session
+        drafts = [session.message(spoken, turn=None, id=id)]
+        if labels:
+            drafts.append(session.draft("label", Labelled(id.hex(), labels)))
         outcome = yield from session.commit(
             Write(
                 session.id,
-                drafts=(session.message(spoken, turn=None, id=id),),
+                drafts=tuple(drafts),
                 event=session.event(event_id),
                 admits=(Waiting(id),),
             )

@@ -309,9 +309,9 @@ class SessionLog:
                     for entry in self.engine.labels(session, after=after):
                         # What the parent was told after they parted is not known here.
                         if upto is None or entry.seq <= upto:
-                            _put(self._labels, entry)
+                            put_labels(self._labels, entry)
             for entry in self.engine.labels(self.id, after=self._labelled):
-                _put(self._labels, entry)
+                put_labels(self._labels, entry)
                 self._labelled = entry.seq
             return self._labels
 
@@ -323,13 +323,25 @@ class SessionLog:
         found = []
         for id in waiting:
             if id in stored:
-                found.append(Message(stored[id], turn=None, pending=True))
+                labels = self._noted_about(id)
+                found.append(
+                    Message(stored[id], turn=None, pending=True, labels=labels)
+                )
         return found
 
     def pick(self, ids: Sequence[str]) -> list[Message]:
         """These messages, in this order."""
         stored = self._by_id()
-        return [Message(stored[id], turn=self.turn_name(stored[id].turn)) for id in ids]
+        found = []
+        for id in ids:
+            turn = self.turn_name(stored[id].turn)
+            labels = self._noted_about(id)
+            found.append(Message(stored[id], turn=turn, labels=labels))
+        return found
+
+    def _noted_about(self, id: str) -> dict[str, Any]:
+        with self.lock:
+            return dict(self._log.labels.get(id, ()))
 
     def _by_id(self) -> dict[str, StoredMessage]:
         log = self.log()
@@ -418,7 +430,8 @@ class SessionLog:
         return None if number is None else turn_id(self.id, number)
 
 
-def _put(labels: dict[str, dict[str, Any]], entry: Entry) -> None:
+def put_labels(labels: dict[str, dict[str, Any]], entry: Entry) -> None:
+    """Adds what a label entry says to what is noted about its message."""
     try:
         note = note_of("label", entry.note)
     except Damaged:

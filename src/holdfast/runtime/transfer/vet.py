@@ -120,6 +120,12 @@ def _vet_names(kind: str, note: Any) -> None:
         vet_key(note.key)
         for session in filter(None, (note.previous, note.parent)):
             vet_session_id(session)
+    elif kind in ("turn", "take"):
+        names = (*names, *note.brought)
+        for session in note.brought.values():
+            vet_session_id(session)
+        if kind == "take" and note.session is not None:
+            vet_session_id(note.session)
     _insist(
         all(_MESSAGE.fullmatch(name) for name in names),
         "it names a message by what is no id of one",

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
-from holdfast.domain.inbox import to_take
+from holdfast.domain.inbox import Wanted, to_take
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import (
     Accepted,
@@ -40,6 +40,7 @@ from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 from holdfast.runtime.process_identity import myself
+from holdfast.runtime.turns.bring import NOTHING, Brought, bring, not_waiting
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_owner import is_held_here
@@ -61,14 +62,15 @@ class TurnRequest:
         on_busy: str,
         reply_to: Checked,
         lease_s: float,
-        take: Sequence[Any] | None = None,
+        take: Any = None,
     ) -> None:
         self.format = format
         self.event_id = event_id
         self.on_busy = on_busy
         self.reply_to = reply_to
         self.lease_s = lease_s
-        self.take = take
+        # As the border has read it.
+        self.take: Sequence[Wanted] | None = take
         self.spoken: Spoken | None = None
         if message is not None:
             self.spoken = speak(
@@ -114,9 +116,17 @@ def start(
                 if wish.accepted and all(each.message != wish.id for each in waiting):
                     yield from _missed(session, wish)
                     continue
-                write = first_write(session, wish, waiting)
+                brought = NOTHING
+                if wish.take:
+                    brought = yield from read(
+                        partial(bring, session, wish.take, waiting)
+                    )
+                write = first_write(session, wish, waiting, brought)
                 outcome = yield from commit_start(
-                    session, wish, (write,), took=bool(write.takes)
+                    session,
+                    wish,
+                    (*brought.leaving, write),
+                    took=bool(write.takes or brought.origins),
                 )
                 if isinstance(outcome, RunningTurn):
                     return outcome
@@ -127,42 +137,49 @@ def start(
 
 
 def first_write(
-    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+    session: SessionLog,
+    wish: TurnRequest,
+    waiting: list[Waiting],
+    brought: Brought = NOTHING,
 ) -> Write:
     """The write that starts this wish's turn and takes what waits, but for what others
-    wait with.
+    wait with; and what is brought from elsewhere.
     """
     own = wish.draft(session)
-    takes = _takes(session, wish, waiting)
-    # The message's own event goes with its draft, which is the first of the commit.
+    takes = _takes(session, wish, waiting, brought)
+    named = [message.hex() for message in takes]
+    named += brought.origins
+    # Last: all else came in before it.
+    named += [draft.id.hex() for draft in own]
     note = TurnStarted(
-        takes=tuple(message.hex() for message in takes)
-        + tuple(draft.id.hex() for draft in own),
+        takes=tuple(named),
         reply_to=wish.reply_to,
         event=wish.event_id,
+        brought=brought.origins,
     )
     return Write(
         session.id,
-        drafts=(*own, session.draft("turn", note, turn=STARTING)),
+        drafts=(*brought.drafts, *own, session.draft("turn", note, turn=STARTING)),
         idle=True,
         event=wish.event(session),
+        # It goes with the draft of the wish's own message.
+        event_draft=len(brought.drafts),
         start=Start(wish.waiter, wish.lease_s),
         takes=takes,
     )
 
 
 def _takes(
-    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+    session: SessionLog, wish: TurnRequest, waiting: list[Waiting], brought: Brought
 ) -> tuple[bytes, ...]:
     """What this wish's turn takes from the inbox: what was named, or else all that nobody waits
     with; and always the wish's own message.
     """
     is_free = partial(session.keeper.leases.is_free, session.id)
     free = [w.message.hex() for w in waiting if is_free(w)]
-    takes, missing = to_take(free, wish.take)
+    takes, missing = to_take([*free, *brought.origins], wish.take)
     for id in missing:
-        hint = "it is not in the inbox, or another caller waits with it"
-        raise NotFound(what="message", name=id, hint=hint)
+        raise not_waiting(id)
     # In the order of the inbox, whatever order they were named in.
     wanted = {*takes, wish.id.hex()}
     return tuple(w.message for w in waiting if w.message.hex() in wanted)
@@ -383,8 +400,11 @@ def _standing_in(session: SessionLog, known: Accepted) -> SessionLog:
         )
         previous = opened_of(opened).previous if opened is not None else None
         state = owned(session.engine, session.tenant, previous)
-    if known.session == session.id:
-        return session
-    state = owned(session.engine, session.tenant, known.session)
-    assert state is not None
-    return session.other(state)
+    accepted = session
+    if known.session != session.id:
+        state = owned(session.engine, session.tenant, known.session)
+        assert state is not None
+        accepted = session.other(state)
+    taker = accepted.history().left.get(known.message.hex())
+    answering = owned(session.engine, session.tenant, taker)
+    return accepted if answering is None else session.other(answering)

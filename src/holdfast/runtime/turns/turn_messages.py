@@ -12,13 +12,15 @@ from msgspec.structs import replace
 
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted, Retracted, Taken
+from holdfast.domain.inbox import to_take
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Write, Written
 from holdfast.errors import TurnInterrupted
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import speak
-from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.turns.bring import bring, not_waiting
 from holdfast.runtime.turns.end_turn import COMPLETED
 from holdfast.runtime.turns.outbox import OwedWork
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -96,26 +98,32 @@ def store_messages(turn: RunningTurn, spoken: list[Spoken]) -> Plan[list[str]]:
     return ids
 
 
-def inbox(turn: RunningTurn) -> Plan[list[Message]]:
-    """Takes what came in meanwhile."""
+def inbox(turn: RunningTurn, take: Any = None) -> Plan[list[Message]]:
+    """Takes what came in meanwhile; with `take`, as the border has read it, just those messages."""
     session = turn.session
     yield from turn.close_left()
     while True:
         waiting = yield from read(lambda: session.engine.inbox(session.id))
         is_free = partial(session.keeper.leases.is_free, session.id)
-        free = tuple(each.message for each in waiting if is_free(each))
-        if not free:
+        free = [each.message.hex() for each in waiting if is_free(each)]
+        brought = yield from read(partial(bring, session, take, waiting))
+        wanted, missing = to_take([*free, *brought.origins], take)
+        for id in missing:
+            raise not_waiting(id)
+        takes = tuple(w.message for w in waiting if w.message.hex() in wanted)
+        if not takes and not brought.origins:
             # Without a commit, nothing else would tell that the turn is over.
             if (yield from stopped(turn)):
                 raise (yield from turn.interrupted())
             return []
-        ids = tuple(message.hex() for message in free)
-        draft = session.draft("take", Taken(ids), turn=turn.number)
+        ids = [message.hex() for message in takes] + [*brought.origins]
+        note = Taken(tuple(ids), brought=brought.origins)
+        draft = session.draft("take", note, turn=turn.number)
         # Before it is known: a caller that is cancelled here has taken them, and owes the answer.
         turn.took = True
-        outcome = yield from session.commit(
-            Write(session.id, fence=turn.number, drafts=(draft,), takes=free)
-        )
+        drafts = (*brought.drafts, draft)
+        mine = Write(session.id, fence=turn.number, drafts=drafts, takes=takes)
+        outcome = yield from wait_for(session.engine.submit((*brought.leaving, mine)))
         if isinstance(outcome, Written):
             return (yield from read(partial(session.pick, ids)))
         if outcome.why != "taken":

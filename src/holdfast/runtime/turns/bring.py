@@ -1,0 +1,120 @@
+"""Messages that wait in another session, brought to the turn that takes them (I-4).
+
+A gateway gets a message before it knows which session answers it. It accepts the message under a
+key of its own, and the turn that takes it brings it along: in one commit the message leaves the
+inbox where it waited, whose log says where it went, and stands in the log of the session that
+answers it, under its own id and with its labels. A turn that dies before it has used the message
+gives it back to the inbox of its own session.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.domain.entry import Draft, Taken, note_of, noted
+from holdfast.domain.inbox import Wanted
+from holdfast.engine.protocol import SessionState, Waiting, Write
+from holdfast.errors import Damaged, NotFound
+from holdfast.runtime.clock import mint
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.tenancy import owned
+
+
+class Brought(NamedTuple):
+    """What is brought, in the order of its acceptance: `drafts` are the messages and their labels
+    as they will stand in the session that takes them, `leaving` takes them from where they wait.
+    `origins` has the session that each of them comes from, by its id.
+    """
+
+    drafts: tuple[Draft, ...] = ()
+    leaving: tuple[Write, ...] = ()
+    origins: dict[str, str] = {}
+
+
+NOTHING = Brought()
+
+
+def not_waiting(id: str) -> NotFound:
+    """The error for a message that was to be taken and can't be had."""
+    hint = "it is not in the inbox, or another caller waits with it"
+    return NotFound(what="message", name=id, hint=hint)
+
+
+def bring(
+    session: SessionLog, named: Sequence[Wanted] | None, waiting: Sequence[Waiting]
+) -> Brought:
+    """What of these messages waits elsewhere. What can't be had is not in it: those who name it are
+    told by whoever looks for all of it.
+    """
+    here = {each.message.hex() for each in waiting}
+    found: dict[str, list[Waiting]] = {}
+    origins: dict[str, str] = {}
+    # By id, which begins with its time: in the order in which they were accepted.
+    for each in sorted(named or ()):
+        if each.session in (None, session.id) or each.id in here | origins.keys():
+            continue
+        place, message = _place_of(session, each)
+        if place is not None and message is not None:
+            origins[each.id] = place.id
+            found.setdefault(place.id, []).append(message)
+    drafts: dict[str, Draft] = {}
+    labels: list[Draft] = []
+    leaving: list[Write] = []
+    for id, leaves in found.items():
+        for leaf in leaves:
+            drafts[leaf.message.hex()] = _again(session, id, leaf)
+        labels += _labels(session, id, leaves)
+        leaving.append(_leaving(session, id, leaves))
+    messages = [drafts[id] for id in origins]
+    return Brought((*messages, *labels), tuple(leaving), origins)
+
+
+def _place_of(
+    session: SessionLog, wanted: Wanted
+) -> tuple[SessionState, Waiting] | tuple[None, None]:
+    """Where a message waits now: in the session that accepted it, or in the one that its key means
+    since, to which resets have carried it.
+    """
+    state = owned(session.engine, session.tenant, wanted.session)
+    candidates = [state]
+    if state is not None and state.ended and state.key is not None:
+        candidates.append(session.engine.current(session.tenant, state.key))
+    for place in candidates:
+        if place is None:
+            continue
+        for each in session.engine.inbox(place.id):
+            is_free = session.keeper.leases.is_free(place.id, each)
+            if each.message.hex() == wanted.id and is_free:
+                return place, each
+    return None, None
+
+
+def _again(session: SessionLog, place: str, waiting: Waiting) -> Draft:
+    # Read by its seq: a log of receipts is long, and what waits is near its end.
+    [entry] = session.engine.entries(place, after=waiting.seq - 1, limit=1)
+    return Draft("message", None, entry.id, entry.at, entry.note, entry.body)
+
+
+def _labels(session: SessionLog, place: str, leaves: Sequence[Waiting]) -> list[Draft]:
+    ids = {each.message.hex() for each in leaves}
+    found = []
+    first = min(each.seq for each in leaves)
+    for entry in session.engine.labels(place, after=first):
+        try:
+            note = note_of("label", entry.note)
+        except Damaged:
+            continue  # a label that can't be read is none (I-25)
+        if note.message in ids:
+            id = mint(session.world, entry.at)
+            # Its seq there is another message's here.
+            raw = noted(replace(note, seq=0))
+            found.append(Draft("label", None, id, entry.at, raw))
+    return found
+
+
+def _leaving(session: SessionLog, place: str, leaves: Sequence[Waiting]) -> Write:
+    ids = tuple(each.message for each in leaves)
+    note = Taken(tuple(id.hex() for id in ids), session=session.id)
+    # What waits in a session that has ended waits for a turn all the same.
+    return Write(place, (session.draft("take", note),), takes=ids, ended_too=True)
