@@ -90,6 +90,7 @@ RIGHT: dict[str, Any] = {
     "Turn.call.call_id": "c9",
     "platform_id": "p",
     "take": None,
+    "labels": {"from": "ann"},
     "claim_s": None,
     "prefill": False,
     "Store.for_tenant.name": "else",

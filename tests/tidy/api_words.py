@@ -73,9 +73,11 @@ PARAMETERS = {
     "error": "what went wrong: an exception or text",
     "Turn.result.error": "whether the tool failed",
     "labels": "the labels, as keyword arguments",
+    "Store.accept.labels": "labels of the message by name, values of JSON; they are not for the model",
     # Rules and choices
     "reset": "when the key gets a new session: a policy, such as `Idle(hours=4) | Daily()`",
-    "take": "just these messages of the inbox: ids, messages or receipts; without it, all that wait",
+    "take": "just these messages: those of the inbox by ids, messages or receipts, those that wait in "
+    "another session by receipts; without it, all that wait here",
     "chunk": "what comes next: text, or a chunk of the stream's format as a dict or SDK object",
     "on_busy": 'while another turn runs: `"wait"` for it, `"interrupt"` it, or `"refuse"` with '
     "`SessionBusy`",
