@@ -42,7 +42,7 @@ def test_a_message_is_answered_in_the_session_whose_turn_takes_it(store):
     with session.turn("and mine", take=[second]) as turn:
         turn.say("both")
     assert said(session) == ["first", "yes", "second", "and mine", "both"]
-    assert [m.id for m in session.transcript()][0] == first.message_id
+    assert next(m.id for m in session.transcript()) == first.message_id
     assert list(inbox.context()) == []
     assert judge(store) == []
 
@@ -59,7 +59,7 @@ def test_a_running_turn_takes_just_those_that_are_named(store):
         with pytest.raises(NotFound):
             turn.inbox(take=[steer])
         turn.say("left")
-    assert said(session) == ["go", "going", "left!", "own, and not named", "left"]
+    assert said(session) == ["go", "going", "own, and not named", "left!", "left"]
     assert [m.id for m in session.pending()] == [own.message_id]
     assert [m.text for m in store.pending()] == ["another time", "own, and not named"]
     assert judge(store) == []
@@ -174,7 +174,6 @@ def test_labels_lie_beside_the_message_and_go_where_it_goes(store):
         assert list(turn.context()) == [{"role": "user", "content": "look"}]
         turn.say("I see")
     assert [m.labels for m in session.transcript()] == [beside, {}]
-    assert session.context("anthropic")[0]["content"] == "look"
 
 
 @pytest.mark.parametrize("wrong", ["abc", 7, ["a"], {1: 2}, {"visible_to_model": "no"}])

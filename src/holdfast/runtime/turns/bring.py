@@ -93,7 +93,9 @@ def _place_of(
 def _again(session: SessionLog, place: str, waiting: Waiting) -> Draft:
     # Read by its seq: a log of receipts is long, and what waits is near its end.
     [entry] = session.engine.entries(place, after=waiting.seq - 1, limit=1)
-    return Draft("message", None, entry.id, entry.at, entry.note, entry.body)
+    # Its event is known where it was accepted: a key knows its own events.
+    note = replace(note_of("message", entry.note), event=None)
+    return Draft("message", None, entry.id, entry.at, noted(note), entry.body)
 
 
 def _labels(session: SessionLog, place: str, leaves: Sequence[Waiting]) -> list[Draft]:
