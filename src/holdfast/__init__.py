@@ -29,9 +29,9 @@ from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 from holdfast.runtime.store import open_store as open
 from holdfast.runtime.turn import Turn
-from holdfast.runtime.turns.delivery import Delivery
 from holdfast.runtime.turns.outbox import Owed, Receipt
-from holdfast.runtime.turns.push_stream import PushStream
+from holdfast.runtime.turns.streams.delivery import Delivery
+from holdfast.runtime.turns.streams.push_stream import PushStream
 
 if TYPE_CHECKING:
     from holdfast.engine.store_info import Backup, Problem, StoreInfo
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.transfer.copy_session import Difference
     from holdfast.runtime.transfer.copy_store import Copied, Progress, Salvaged, copy
     from holdfast.runtime.turn_async import AsyncTurn, StartingTurn
-    from holdfast.runtime.turns.delivery_async import AsyncDelivery
-    from holdfast.runtime.turns.push_stream_async import AsyncPushStream
+    from holdfast.runtime.turns.streams.delivery_async import AsyncDelivery
+    from holdfast.runtime.turns.streams.push_stream_async import AsyncPushStream
 
 __version__ = "0.1.0"
 
@@ -118,8 +118,8 @@ __all__ = [
 
 _LATER = {
     "AgentCache": "runtime.agent_cache",
-    "AsyncDelivery": "runtime.turns.delivery_async",
-    "AsyncPushStream": "runtime.turns.push_stream_async",
+    "AsyncDelivery": "runtime.turns.streams.delivery_async",
+    "AsyncPushStream": "runtime.turns.streams.push_stream_async",
     "AsyncOwed": "runtime.aio",
     "AsyncSession": "runtime.aio",
     "AsyncStore": "runtime.aio",

@@ -2,7 +2,7 @@
 
 import holdfast
 from copies import fill
-from holdfast.domain.inbox import Inbox, to_take
+from holdfast.domain.inbox import Inbox, NamedMessage, to_take
 from holdfast.domain.log.fold import Log
 from holdfast.engine.protocol import Write
 
@@ -41,6 +41,7 @@ def test_what_waits_is_told_from_the_log_alone_after_every_entry(tmp_path):
 
 def test_a_turn_takes_all_that_is_free_or_what_was_named() -> None:
     assert to_take(["a", "b"], None) == (["a", "b"], set())
-    assert to_take(["a", "b"], ("b",)) == (("b",), set())
-    assert to_take(["a", "b"], ()) == ((), set())
-    assert to_take(["a"], ("a", "gone")) == (("a", "gone"), {"gone"})
+    b, gone = NamedMessage("b"), NamedMessage("gone", "elsewhere")
+    assert to_take(["a", "b"], [b]) == ({"b"}, set())
+    assert to_take(["a", "b"], []) == (set(), set())
+    assert to_take(["b"], [b, gone]) == ({"b", "gone"}, {"gone"})

@@ -65,7 +65,7 @@ _HANDLERS = {
 }
 
 
-class Wanted(NamedTuple):
+class NamedMessage(NamedTuple):
     """A message that a caller wants to be taken: its id, and the session that it was accepted in, if
     the caller has said that.
     """
@@ -75,7 +75,7 @@ class Wanted(NamedTuple):
 
 
 def to_take(
-    free: Sequence[str], named: Iterable[Wanted] | None
+    free: Sequence[str], named: Iterable[NamedMessage] | None
 ) -> tuple[Collection[str], set[str]]:
     """Which of the messages that nobody waits with a turn takes: all of them, or those that its
     caller has named; and which of those can't be had.

@@ -34,7 +34,7 @@ from holdfast.domain.arguments import (
     text,
     whole,
 )
-from holdfast.domain.inbox import Wanted
+from holdfast.domain.inbox import NamedMessage
 from holdfast.domain.reset_policy import Policy
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
@@ -174,7 +174,7 @@ def _messages_named(parameter: str, value: Any) -> Any:
         session = getattr(each, "session_id", None)
         if not isinstance(session, str):
             session = None
-        wanted.append(Wanted(str.__str__(named), session))
+        wanted.append(NamedMessage(str.__str__(named), session))
     return tuple(wanted)
 
 

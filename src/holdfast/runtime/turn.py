@@ -11,11 +11,11 @@ from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turns import turn_messages, turn_tools
-from holdfast.runtime.turns.delivery import Delivery
 from holdfast.runtime.turns.end_turn import Ending, words_of
 from holdfast.runtime.turns.outbox import Receipt
-from holdfast.runtime.turns.push_stream import PushStream
 from holdfast.runtime.turns.running_turn import RunningTurn
+from holdfast.runtime.turns.streams.delivery import Delivery
+from holdfast.runtime.turns.streams.push_stream import PushStream
 from holdfast.runtime.turns.turn_block import Leaving, enter
 
 

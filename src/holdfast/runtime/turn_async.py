@@ -12,11 +12,11 @@ from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns import turn_messages, turn_tools
-from holdfast.runtime.turns.delivery_async import AsyncDelivery
 from holdfast.runtime.turns.end_turn import Ending, words_of
 from holdfast.runtime.turns.outbox import Receipt
-from holdfast.runtime.turns.push_stream_async import AsyncPushStream
 from holdfast.runtime.turns.running_turn import RunningTurn
+from holdfast.runtime.turns.streams.delivery_async import AsyncDelivery
+from holdfast.runtime.turns.streams.push_stream_async import AsyncPushStream
 from holdfast.runtime.turns.turn_block import AsyncBlock, Leaving, enter
 
 

@@ -94,8 +94,6 @@ class Log:
         self._inbox: dict[str, StoredMessage] = {}
         # said here, answered in the session that this one was forked from
         self.elsewhere: set[str] = set()
-        # waited here, and a turn of this session has them
-        self.left: dict[str, str | None] = {}
         self._visible: Order = []
         self._stale = False
 
@@ -401,7 +399,6 @@ class Log:
         if entry.turn is None:
             for id in note.takes:
                 self._inbox.pop(id, None)
-                self.left[id] = note.session
             return
         number = entry.turn
         # it began before the first entry that was read

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from holdfast.domain.entry import Draft, Taken, note_of, noted
-from holdfast.domain.inbox import Wanted
+from holdfast.domain.inbox import NamedMessage
 from holdfast.engine.protocol import SessionState, Waiting, Write
 from holdfast.errors import Damaged, NotFound
 from holdfast.runtime.clock import mint
@@ -42,7 +42,9 @@ def not_waiting(id: str) -> NotFound:
 
 
 def bring(
-    session: SessionLog, named: Sequence[Wanted] | None, waiting: Sequence[Waiting]
+    session: SessionLog,
+    named: Sequence[NamedMessage] | None,
+    waiting: Sequence[Waiting],
 ) -> Brought:
     """What of these messages waits elsewhere. What can't be had is not in it: those who name it are
     told by whoever looks for all of it.
@@ -70,8 +72,21 @@ def bring(
     return Brought((*messages, *labels), tuple(leaving), origins)
 
 
+def taken_to(session: SessionLog, id: str) -> str | None:
+    """The session whose turn has taken this message from the inbox of this one."""
+    after = 0
+    while page := session.page(after, bodies=False):
+        after = page[-1].seq
+        for entry in page:
+            if entry.kind == "take" and entry.turn is None:
+                note: Taken = note_of("take", entry.note)
+                if id in note.takes:
+                    return note.session
+    return None
+
+
 def _place_of(
-    session: SessionLog, wanted: Wanted
+    session: SessionLog, wanted: NamedMessage
 ) -> tuple[SessionState, Waiting] | tuple[None, None]:
     """Where a message waits now: in the session that accepted it, or in the one that its key means
     since, to which resets have carried it.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
-from holdfast.domain.inbox import Wanted, to_take
+from holdfast.domain.inbox import NamedMessage, to_take
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import (
     Accepted,
@@ -40,7 +40,13 @@ from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 from holdfast.runtime.process_identity import myself
-from holdfast.runtime.turns.bring import NOTHING, Brought, bring, not_waiting
+from holdfast.runtime.turns.bring import (
+    NOTHING,
+    Brought,
+    bring,
+    not_waiting,
+    taken_to,
+)
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_owner import is_held_here
@@ -70,7 +76,7 @@ class TurnRequest:
         self.reply_to = reply_to
         self.lease_s = lease_s
         # As the border has read it.
-        self.take: Sequence[Wanted] | None = take
+        self.take: Sequence[NamedMessage] | None = take
         self.spoken: Spoken | None = None
         if message is not None:
             self.spoken = speak(
@@ -405,6 +411,6 @@ def _standing_in(session: SessionLog, known: Accepted) -> SessionLog:
         state = owned(session.engine, session.tenant, known.session)
         assert state is not None
         accepted = session.other(state)
-    taker = accepted.history().left.get(known.message.hex())
+    taker = taken_to(accepted, known.message.hex())
     answering = owned(session.engine, session.tenant, taker)
     return accepted if answering is None else session.other(answering)

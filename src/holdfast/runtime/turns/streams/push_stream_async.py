@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.runtime.border import bordered
 from holdfast.runtime.plans.plan_asyncio import arun
-from holdfast.runtime.turns.push_stream import OpenStream
 from holdfast.runtime.turns.running_turn import RunningTurn
+from holdfast.runtime.turns.streams.push_stream import OpenStream
 
 
 @bordered
