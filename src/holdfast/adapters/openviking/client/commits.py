@@ -1,0 +1,218 @@
+"""Commits: asked for, accepted, their tasks followed to the end.
+
+`accepted` is Phase 1: the messages lie in an archive. What is made of them (Phase 2) is a task, and
+may fail. A commit is never sent again blindly: when its answer was lost, what it had to archive is
+looked for first.
+"""
+
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from holdfast.adapters.openviking.client.arrived import (
+    NotNow,
+    archive_is_there,
+    counted,
+    look,
+)
+from holdfast.adapters.openviking.client.deliveries import LoggedRecord
+from holdfast.adapters.openviking.client.http_connection import (
+    PROBLEM_MAX,
+    HttpAnswer,
+)
+from holdfast.adapters.openviking.client.position import (
+    CommitAccepted,
+    CommitEnded,
+    CommitRequested,
+    LogPlace,
+    accepted,
+    archive_name,
+    compared,
+    without_task,
+)
+from holdfast.adapters.openviking.client.visit import Visit
+
+POLL_S = 1.0
+FAILURES_MAX = 5
+"""After so many errors of the server's over one commit, it counts as failed: its messages are live
+there, and the next commit takes them.
+"""
+
+CommitEnd = Literal["completed", "skipped", "failed"]
+
+
+def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> bool:
+    """Commits, once all messages before it have arrived; False while some are held back."""
+    if _is_early(visit, wish):
+        visit.store()
+        return False
+    visit.position = replace(visit.position, committing=logged.id)
+    visit.about_to_send()
+    answer = visit.send("/commit", wish.options)
+    result = answer.result if isinstance(answer.result, dict) else {}
+    if answer.ok and result.get("archived"):
+        archive = str(result.get("archive_uri")).rpartition("/")[2]
+        _accept(visit, logged, wish, archive, result.get("task_id"))
+    elif answer.ok or answer.missing:
+        why = str(result.get("reason") or "there was nothing to commit")
+        _end(visit, logged, "skipped", why)
+    elif answer.refused or answer.status == 412:
+        _end(visit, logged, "failed", str(answer))
+    else:
+        _count_failure(visit, logged, answer)
+        raise NotNow(answer)
+    return True
+
+
+def _is_early(visit: Visit, wish: CommitRequested) -> bool:
+    """Whether a message from before the commit has to wait, for the result of a tool."""
+    waiting = visit.messages(visit.position.sent.seq, 1)
+    return bool(waiting) and waiting[0].seq <= wish.after
+
+
+def _failures(visit: Visit, logged: LoggedRecord) -> int:
+    """How often in a row the server has failed over this commit."""
+    id, failures = visit.memory.failures
+    return failures if id == logged.id else 0
+
+
+def _count_failure(visit: Visit, logged: LoggedRecord, answer: HttpAnswer) -> None:
+    if answer.fate == "answered":
+        visit.memory.failures = (logged.id, _failures(visit, logged) + 1)
+
+
+def _accept(
+    visit: Visit,
+    logged: LoggedRecord,
+    wish: CommitRequested,
+    archive: str,
+    task: str | None,
+) -> None:
+    since = _since(visit, wish)
+    kept_from = visit.position.since if _keeps(wish) and since is None else None
+    record = CommitAccepted(logged.id, archive, task, kept_from)
+    after = since or visit.position.sent
+    visit.position = accepted(visit.position, record, seq=logged.seq, since=after)
+    counts = counted(visit.http, visit.viking_id)
+    if counts is not None:
+        visit.position = replace(visit.position, live=counts[0])
+    visit.store(record)
+
+
+def _keeps(wish: CommitRequested) -> bool:
+    """Whether some messages stay live."""
+    options = wish.options
+    return bool(options.get("keep_recent_count") or options.get("retention_mode"))
+
+
+def _since(visit: Visit, wish: CommitRequested) -> LogPlace | None:
+    """After which message all are still live; None where that is seen only when its task is over:
+    in turns it keeps what fits a budget, and of others' messages we know nothing.
+    """
+    kept = wish.options.get("keep_recent_count") or 0
+    if not kept or wish.options.get("retention_mode"):
+        return None
+    ours = visit.acknowledged()
+    if len(ours) != visit.position.live:
+        return None
+    gone = ours[: max(0, len(ours) - kept)]
+    return gone[-1] if gone else visit.position.since
+
+
+def _end(visit: Visit, logged: LoggedRecord, state: CommitEnd, problem: str) -> None:
+    visit.position = replace(
+        visit.position, committing="", doubt_at=None, requests=logged.seq
+    )
+    visit.store(CommitEnded(logged.id, state, problem))
+
+
+def resolve_commit(visit: Visit) -> None:
+    """Finds out what became of the commit in doubt; one that did not happen will be tried again."""
+    found = visit.log.next_request(visit.position.requests)
+    assert not isinstance(found, int), "a commit in doubt was asked for"
+    logged, wish = found
+    before = visit.position.archives
+    ours = visit.acknowledged()
+    wanted = [place.id for place in ours]
+    seen = look(visit.http, visit.viking_id, wanted, before)
+    is_archived = any(id in seen.archived and id not in seen.live for id in wanted)
+    if seen.archives > before and (is_archived or not ours):
+        archive = archive_name(before + 1)
+        _accept(visit, logged, wish, archive, _task_of(visit, archive))
+        return
+    if not visit.is_doubt_over():
+        raise NotNow("a commit whose outcome is unknown may still be done")
+    if _failures(visit, logged) >= FAILURES_MAX:
+        _end(visit, logged, "failed", "OpenViking fails over it")
+        return
+    after, lost = compared(visit.position, ours, seen)
+    visit.position = replace(after, committing="", doubt_at=None)
+    visit.store(*([lost] if lost is not None else []))
+
+
+def _task_of(visit: Visit, archive: str) -> str | None:
+    """The task that works on this archive, if OpenViking tells."""
+    answer = visit.http.ask(
+        "GET", "/api/v1/tasks", task_type="session_commit", resource_id=visit.viking_id
+    )
+    tasks = answer.result if isinstance(answer.result, list) else []
+    for task in tasks:
+        result = task.get("result") if isinstance(task, dict) else None
+        address = result.get("archive_uri") if isinstance(result, dict) else None
+        if isinstance(address, str) and address.rpartition("/")[2] == archive:
+            return str(task["task_id"])
+    return None
+
+
+def follow_tasks(visit: Visit) -> float | None:
+    """Looks at the tasks of accepted commits; gives when to look again."""
+    for commit in visit.position.tasks:
+        ended = _ended(visit, commit)
+        if ended is not None:
+            visit.position = without_task(visit.position, commit.request)
+            _learn_what_was_kept(visit, commit)
+            visit.store(ended)
+    return POLL_S if visit.position.tasks else None
+
+
+def _ended(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:
+    state: dict[str, Any] = {}
+    if commit.task is not None:
+        answer = visit.http.ask("GET", f"/api/v1/tasks/{commit.task}")
+        if not answer.ok and not answer.missing:
+            raise NotNow(answer)
+        if answer.ok and isinstance(answer.result, dict):
+            state = answer.result
+    status = state.get("status")
+    if status == "completed":
+        return CommitEnded(commit.request, "completed")
+    if status in ("failed", "cancelled"):
+        why = str(state.get("error") or status)[:PROBLEM_MAX]
+        return CommitEnded(commit.request, "failed", why)
+    return None if status is not None else _ended_without_task(visit, commit)
+
+
+def _ended_without_task(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:
+    """What became of a commit whose task is not known, or not any more: its archive tells."""
+    if archive_is_there(visit.http, visit.viking_id, commit.archive):
+        return CommitEnded(commit.request, "completed")
+    if look(visit.http, visit.viking_id, (), visit.position.archives).pending:
+        return None
+    why = f"{commit.archive} can't be read, and no task is known for it"
+    return CommitEnded(commit.request, "failed", why)
+
+
+def _learn_what_was_kept(visit: Visit, commit: CommitAccepted) -> None:
+    """Has later looks begin with the first message that this commit has left live."""
+    if commit.kept_from is None:
+        return
+    seen = look(visit.http, visit.viking_id, (), visit.position.archives)
+    if seen.pending:
+        return
+    for message in visit.log.session.transcript(after=commit.kept_from.seq):
+        if message.seq > visit.position.since.seq:
+            return
+        if message.id in seen.live:
+            since = LogPlace(message.seq - 1)
+            visit.position = replace(visit.position, since=since)
+            return

@@ -1,0 +1,136 @@
+"""Where the positions of a session are kept: its delivery log, a session of the same store.
+
+It belongs to a tenant of its own, so lists and searches of the caller's sessions don't show it, and
+its key is the id of the session that is sent. One sender at a time has it: a sender works within a
+turn of the delivery log, whose lease other processes see, and which a killed one can't keep. A
+sender that was overtaken can't store a position any more.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from holdfast import Session, Store, Turn
+from holdfast.adapters.openviking.client.position import (
+    AnyRecord,
+    CommitRequested,
+    DeliveryRecord,
+    Position,
+)
+from holdfast.errors import AlreadyAccepted
+
+_NEAR = 16
+"""The newest position is mostly among so many entries at the end of a delivery log."""
+
+_decode = msgspec.json.Decoder(AnyRecord).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def delivery_tenant(tenant: str) -> str:
+    """Whose the delivery logs of a tenant's sessions are."""
+    return f"{tenant}/openviking"
+
+
+_CAN_BE_AN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+
+
+def viking_id(session: Session) -> str:
+    """The id that a session has in OpenViking: its key, where that can be one. A reset gives the key
+    another session, and OpenViking gets another one, too.
+    """
+    key = session.key
+    if key is None or not _CAN_BE_AN_ID.fullmatch(key):
+        return session.id
+    return key if session.epoch == 1 else f"{key}-{session.id[:8]}"
+
+
+class LoggedRecord(msgspec.Struct, frozen=True):
+    """A record with its id, its seq in the delivery log, and its time."""
+
+    id: str
+    seq: int
+    at: int
+    record: AnyRecord
+
+
+class DeliveryLog:
+    """The delivery log of one session."""
+
+    def __init__(self, logs: Store, session: Session) -> None:
+        self.session = session
+        self._log = logs.session(session.id)
+        self.viking_id = viking_id(session)
+
+    def turn(self) -> Turn:
+        """The right to send. Raises `SessionBusy` while another sender has it."""
+        return self._log.turn(on_busy="refuse")
+
+    def request(self, record: CommitRequested, event_id: str | int | None) -> str:
+        """Stores that a commit is wanted; gives its id. The same event again gives that of the
+        first time.
+        """
+        try:
+            return self._log.append(_payload(record), event_id=event_id)
+        except AlreadyAccepted as known:
+            return known.message_id
+
+    def head(self) -> int:
+        """The seq of the last record."""
+        return self._log.head()
+
+    def store(self, turn: Turn, records: Sequence[DeliveryRecord]) -> None:
+        """Stores records of a sender in one commit; `TurnInterrupted` when it was overtaken."""
+        turn.add_all([_payload(record) for record in records])
+
+    def records(self, after: int) -> Iterator[LoggedRecord]:
+        """The records after this seq."""
+        for message in self._log.transcript(after=after):
+            record = _record(message.payload)
+            if record is not None:
+                yield LoggedRecord(message.id, message.seq, message.at, record)
+
+    def position(self) -> Position:
+        """The newest position, found from the end: how long the log is does not matter."""
+        head, near = self._log.head(), _NEAR
+        while True:
+            after = max(0, head - near)
+            found = None
+            for logged in self.records(after):
+                if isinstance(logged.record, Position):
+                    found = logged.record
+            if found is not None or after == 0:
+                return found or Position()
+            near *= 4
+
+    def is_due(self) -> bool:
+        """Whether something of the session may be unsent, or a commit is not over."""
+        position = self.position()
+        if position.doubt_at is not None or position.committing or position.tasks:
+            return True
+        for _ in self.session.transcript(after=position.sent.seq):
+            return True
+        return not isinstance(self.next_request(position.requests), int)
+
+    def next_request(self, after: int) -> tuple[LoggedRecord, CommitRequested] | int:
+        """The first commit that was asked for after this seq; where there is none, the seq up to
+        which was looked.
+        """
+        for logged in self.records(after):
+            if isinstance(logged.record, CommitRequested):
+                return logged, logged.record
+            after = logged.seq
+        return after
+
+
+def _payload(record: DeliveryRecord) -> dict[str, str]:
+    return {"role": "assistant", "content": _encode(record).decode()}
+
+
+def _record(payload: object) -> AnyRecord | None:
+    """A record as it was stored; None where it is damaged, or a later release wrote it."""
+    content = payload.get("content") if isinstance(payload, dict) else None
+    try:
+        return _decode(content) if isinstance(content, str) else None
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,160 @@
+"""Requests to OpenViking, and what can be said of one that was not answered.
+
+answered   a status and a body
+unreached  no connection: nothing was sent
+lost       the connection broke: it may have been done, and is not being done any more
+late       no answer in time: it may still be done
+"""
+
+import http.client
+import json
+import select
+import socket
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from holdfast.errors import BadArgument
+
+PROBLEM_MAX = 300
+"""How much of an error's text is kept: it may quote what was sent."""
+
+Fate = Literal["answered", "unreached", "lost", "late"]
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    """What a request came to. `code` is OpenViking's own name for an error."""
+
+    fate: Fate
+    status: int = 0
+    result: Any = None
+    code: str = ""
+    problem: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was done, and its answer says so."""
+        return self.fate == "answered" and 200 <= self.status < 300
+
+    @property
+    def refused(self) -> bool:
+        """Whether what was sent is at fault: sent again, it would be refused again."""
+        return self.fate == "answered" and self.status in (400, 413, 415, 422)
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no such session, archive or task. A 404 that does not say so comes from
+        a wrong address.
+        """
+        return self.status == 404 and self.code == "NOT_FOUND"
+
+    def __str__(self) -> str:
+        if self.fate != "answered":
+            return self.problem
+        return f"{self.status} {self.code} {self.problem}".strip()
+
+
+class HttpConnection:
+    """One connection, used by one thread. `made` counts how often it was opened: as long as it is
+    the same, the server is the same process.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadArgument(
+                parameter="url", takes="an address, http://… or https://…", given=url
+            )
+        kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
+        if parts.scheme == "https":
+            kind = http.client.HTTPSConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._prefix = parts.path.rstrip("/")
+        self._headers = {"content-type": "application/json", **headers}
+        self.made = 0
+
+    def session(
+        self, method: str, viking_id: str, path: str = "", body: Any = None
+    ) -> HttpAnswer:
+        """A request about one session."""
+        return self.ask(
+            method, f"/api/v1/sessions/{quote(viking_id, safe='')}{path}", body
+        )
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> HttpAnswer:
+        """Sends a request and gives what it came to; never raises for what the other side does."""
+        if query:
+            path = f"{path}?{urlencode(query)}"
+        self._close_if_stale()
+        is_used = self._connection.sock is not None
+        answer = self._ask(method, path, body)
+        # A server closes connections that are idle. Only what changes nothing is asked again
+        # without a thought.
+        if answer.fate == "lost" and is_used and method == "GET":
+            answer = self._ask(method, path, body)
+        return answer
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        self._connection.close()
+
+    def _close_if_stale(self) -> None:
+        """Closes a connection on which something came unasked: its end, or an answer to nothing,
+        which would be taken for that to the next request.
+        """
+        sock = self._connection.sock
+        if sock is not None and select.select([sock], [], [], 0)[0]:
+            self._connection.close()
+
+    def _ask(self, method: str, path: str, body: Any) -> HttpAnswer:
+        if self._connection.sock is None:
+            try:
+                self._connection.connect()
+            except OSError as error:
+                self._connection.close()
+                return HttpAnswer("unreached", problem=f"no connection: {error}")
+            self.made += 1
+            _keep_alive(self._connection.sock)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            self._connection.request(method, self._prefix + path, data, self._headers)
+            response = self._connection.getresponse()
+            content = response.read()
+        except TimeoutError:
+            self._connection.close()
+            return HttpAnswer("late", problem="no answer in time")
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            said = str(error) or type(error).__name__
+            return HttpAnswer("lost", problem=f"no answer: {said}")
+        return _read(response.status, content)
+
+
+def _keep_alive(sock: Any) -> None:
+    """A machine that is gone without a word is noticed."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _read(status: int, content: bytes) -> HttpAnswer:
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        if 200 <= status < 300:
+            # Somebody else has answered, or the body was cut: what was done is not known.
+            return HttpAnswer("lost", problem="the answer is not OpenViking's")
+        return HttpAnswer("answered", status)
+    error = body.get("error")
+    if not isinstance(error, dict):
+        error = {}
+    code, problem = error.get("code"), error.get("message")
+    return HttpAnswer(
+        "answered",
+        status,
+        body.get("result"),
+        code if isinstance(code, str) else "",
+        problem[:PROBLEM_MAX] if isinstance(problem, str) else "",
+    )

@@ -1,0 +1,86 @@
+"""What became of messages and commits, read from a delivery log."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from holdfast.adapters.openviking.client.deliveries import DeliveryLog, LoggedRecord
+from holdfast.adapters.openviking.client.position import (
+    CommitAccepted,
+    CommitEnded,
+    CommitRequested,
+    MessageRefused,
+    MessagesLost,
+)
+
+
+class CommitReport(msgspec.Struct, frozen=True):
+    """A commit. "owed": OpenViking has not accepted it yet. "accepted": its messages are archived,
+    and a task works on them. "failed": nothing was made of them; they are in Holdfast, and after
+    the archiving in no context of OpenViking's.
+    """
+
+    id: str
+    state: Literal["owed", "accepted", "completed", "skipped", "failed"] = "owed"
+    problem: str = ""
+    archive: str | None = None
+    task_id: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will become of it."""
+        return self.state in ("completed", "skipped", "failed")
+
+
+class DeliveryReport(msgspec.Struct, frozen=True):
+    """How far a session has come. `unsent` counts messages; `problem` is what stands in the way now,
+    if anything does. `refused` are messages that OpenViking does not take. `lost` are times at which
+    it had lost what it had acknowledged.
+    """
+
+    session_id: str
+    viking_id: str
+    unsent: int
+    problem: str
+    refused: list[MessageRefused]
+    commits: list[CommitReport]
+    lost: list[MessagesLost]
+
+
+def delivery_report(log: DeliveryLog, problem: str) -> DeliveryReport:
+    """All that is to be said of a session. It reads the delivery log whole."""
+    logged = list(log.records(0))
+    sent = log.position().sent.seq
+    unsent = 0
+    for _ in log.session.transcript(after=sent):
+        unsent += 1
+    records = [each.record for each in logged]
+    return DeliveryReport(
+        log.session.id,
+        log.viking_id,
+        unsent,
+        problem,
+        [record for record in records if isinstance(record, MessageRefused)],
+        list(commit_reports(logged).values()),
+        [record for record in records if isinstance(record, MessagesLost)],
+    )
+
+
+def commit_reports(logged: Iterable[LoggedRecord]) -> dict[str, CommitReport]:
+    """The commits among these records by their ids, in the order in which they were asked for."""
+    found: dict[str, CommitReport] = {}
+    for each in logged:
+        record = each.record
+        if isinstance(record, CommitRequested):
+            found[each.id] = CommitReport(each.id)
+        elif isinstance(record, CommitAccepted):
+            found[record.request] = CommitReport(
+                record.request, "accepted", "", record.archive, record.task
+            )
+        elif isinstance(record, CommitEnded):
+            known = found.get(record.request, CommitReport(record.request))
+            found[record.request] = msgspec.structs.replace(
+                known, state=record.state, problem=record.problem
+            )
+    return found

@@ -1,0 +1,152 @@
+"""One visit of a sender to a session: its position, the connection, and how the two are stored.
+
+A visit is a turn of the delivery log, so there is one at a time. Whatever it is cut off by, the
+newest position says what is known and what is in doubt.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from msgspec.structs import replace
+
+from holdfast import Message, Turn
+from holdfast.adapters.openviking.client.arrived import NotNow
+from holdfast.adapters.openviking.client.deliveries import DeliveryLog
+from holdfast.adapters.openviking.client.http_connection import (
+    HttpAnswer,
+    HttpConnection,
+)
+from holdfast.adapters.openviking.client.outgoing import BATCH_MAX, outgoing
+from holdfast.adapters.openviking.client.position import DeliveryRecord, LogPlace
+from holdfast.domain.ids import turn_id
+from holdfast.runtime.plans.plan import run
+from holdfast.runtime.turns.recovery import settle_to_read
+
+IDLE_S = 2.0
+"""A connection that was not used for so long is taken for a new one: the server may have closed
+it, and have been restarted.
+"""
+_NO_CONNECTION = (0, 0)
+
+
+class RequestInDoubt:
+    """What a process knows of the request that a position says was about to be sent. `is_over`: it
+    arrived by now, or never will.
+    """
+
+    def __init__(self, at: int | None = None, since: float = 0.0) -> None:
+        self.at, self.since = at, since
+        self.is_over = False
+
+
+class VisitMemory:
+    """What a process remembers of a session between two visits. None of it has to last."""
+
+    def __init__(self) -> None:
+        self.checked = _NO_CONNECTION
+        """The connection on which the counters were last seen to be right."""
+        self.spoke_at = 0.0
+        self.width = BATCH_MAX
+        """How many messages go at once: fewer after a refusal, to find the one at fault."""
+        self.doubt = RequestInDoubt()
+        self.failures: tuple[str, int] = ("", 0)
+        """How often in a row the server has failed over a commit."""
+
+
+class Visit:
+    """A session that is being sent."""
+
+    def __init__(
+        self,
+        log: DeliveryLog,
+        turn: Turn,
+        http: HttpConnection,
+        memory: VisitMemory,
+        *,
+        grace_s: float,
+    ) -> None:
+        self.log, self.http, self.memory = log, http, memory
+        self.viking_id = log.viking_id
+        self._turn, self._grace_s = turn, grace_s
+        self._world = log.session._log.world
+        self.position = self._stored = log.position()
+
+    def store(self, *reports: DeliveryRecord) -> None:
+        """Stores the position, and what there is to report with it, in one commit. How far was
+        looked for commits is not news by itself: each such record would be looked at next time.
+        """
+        known = replace(self._stored, requests=self.position.requests)
+        if reports or self.position != known:
+            self.log.store(self._turn, [*reports, self.position])
+            self._stored = self.position
+
+    def about_to_send(self) -> None:
+        """Stores that a request is going to be sent: from here on it may have arrived."""
+        self.position = replace(self.position, doubt_at=self._world.now())
+        self.store()
+
+    def send(self, path: str, body: object) -> HttpAnswer:
+        """Sends the request that was announced, and remembers what is known of it."""
+        answer = self.http.session("POST", self.viking_id, path, body)
+        self.memory.spoke_at = self._world.tick()
+        self._doubt().is_over = not NotNow(answer).is_late
+        if answer.fate == "unreached":
+            # Nothing was sent, so there is nothing to look for.
+            self.position = replace(self.position, doubt_at=None, committing="")
+            self.store()
+        return answer
+
+    def is_doubt_over(self) -> bool:
+        """Whether the request in doubt can't arrive any more. One whose end nobody saw may still be
+        under way at the server, and is given time.
+        """
+        doubt = self._doubt()
+        age_s = (self._world.now() - (self.position.doubt_at or 0)) / 1000
+        waited_s = self._world.tick() - doubt.since
+        return doubt.is_over or max(age_s, waited_s) >= self._grace_s
+
+    def _doubt(self) -> RequestInDoubt:
+        # Another process may have been the sender in between: what is remembered of one request
+        # says nothing about the next.
+        if self.memory.doubt.at != self.position.doubt_at:
+            tick = self._world.tick()
+            self.memory.doubt = RequestInDoubt(self.position.doubt_at, tick)
+        return self.memory.doubt
+
+    def is_checked(self) -> bool:
+        """Whether what OpenViking has is known: nothing is in doubt, and the server has been the
+        same process since the last look at its counters.
+        """
+        if self.position.doubt_at is not None:
+            return False
+        is_idle = self._world.tick() - self.memory.spoke_at > IDLE_S
+        return self.memory.checked == (id(self.http), self.http.made) and not is_idle
+
+    def checked(self) -> None:
+        """Remembers that the counters were seen on this connection."""
+        self.memory.checked = (id(self.http), self.http.made)
+        self.memory.spoke_at = self._world.tick()
+
+    def unchecked(self) -> None:
+        """Has the counters looked at before anything else is sent."""
+        self.memory.checked = _NO_CONNECTION
+
+    def messages(self, after: int, limit: int) -> Sequence[Message]:
+        """So many messages of the transcript after this seq."""
+        return list(islice(self.log.session.transcript(after=after), limit))
+
+    def acknowledged(self) -> list[LogPlace]:
+        """Our messages after `since` that OpenViking has acknowledged."""
+        messages = []
+        for message in self.log.session.transcript(after=self.position.since.seq):
+            if message.seq > self.position.sent.seq:
+                break
+            messages.append(message)
+        items = outgoing(messages, running=None)
+        places = [item.place for item in items if item.body is not None]
+        return [place for place in places if place.id not in self.position.refused]
+
+    def running_turn(self) -> str | None:
+        """The turn that runs in the session; one whose process is gone is ended first."""
+        state = run(settle_to_read(self.log.session._log))
+        return None if state.turn is None else turn_id(self.log.session.id, state.turn)

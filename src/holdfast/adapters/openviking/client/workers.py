@@ -1,0 +1,212 @@
+"""Threads that send, and when they try again.
+
+A session is due when something of it may be unsent. One worker at a time visits it; where
+OpenViking can't be reached, the visit is repeated, later each time. A worker has a connection of
+its own, so a slow session holds up no more than one worker.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from holdfast.adapters.openviking.client.arrived import NotNow
+from holdfast.adapters.openviking.client.deliveries import DeliveryLog
+from holdfast.adapters.openviking.client.http_connection import HttpConnection
+from holdfast.adapters.openviking.client.sender import send_session
+from holdfast.adapters.openviking.client.visit import Visit, VisitMemory
+from holdfast.errors import HoldfastError, SessionBusy, TurnInterrupted
+from holdfast.runtime.clock import World
+
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0
+CLOSE_S = 2.0
+BUSY_PAUSE_S = 0.5
+"""How long to wait where another process is the sender."""
+
+_logger = logging.getLogger("holdfast.openviking")
+
+
+class DueSession:
+    """A session of which something may be unsent. `due_at` is None while a worker has it."""
+
+    def __init__(self, log: DeliveryLog) -> None:
+        self.log = log
+        self.memory = VisitMemory()
+        self.due_at: float | None = 0.0
+        self.pause_s = FIRST_PAUSE_S
+        self.is_woken = False
+        self.is_sent = False
+        """Whether only the tasks of its commits are waited for."""
+        self.problem = ""
+
+    def wake(self) -> None:
+        """Has it visited now, or once more after the visit that it has."""
+        self.is_sent = False
+        if self.due_at is None:
+            self.is_woken = True
+        else:
+            self.due_at, self.pause_s = 0.0, FIRST_PAUSE_S
+
+    def longer_pause(self) -> float:
+        """The pause before the next try: twice as long each time."""
+        pause_s = self.pause_s
+        self.pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+        return pause_s
+
+
+class Workers:
+    """The sessions that are due, and the threads that visit them."""
+
+    def __init__(
+        self,
+        connect: Callable[[], HttpConnection],
+        world: World,
+        *,
+        threads: int,
+        grace_s: float,
+        on_problem: Callable[[str, str], object] | None,
+    ) -> None:
+        self._connect, self._world, self._grace_s = connect, world, grace_s
+        self._on_problem = on_problem
+        self._due: dict[str, DueSession] = {}
+        self._changed = threading.Condition()
+        self._most, self._threads = threads, list[threading.Thread]()
+        self._is_closed = False
+
+    def wake(self, log: DeliveryLog, *, start: bool) -> None:
+        """Has this session visited now; `start` says whether by a thread of ours."""
+        with self._changed:
+            self._due.setdefault(log.session.id, DueSession(log)).wake()
+            self._changed.notify_all()
+            # Made when they are needed: a program that forks later has none of them.
+            if start and len(self._threads) < min(self._most, len(self._due)):
+                thread = threading.Thread(
+                    target=self._work, name="holdfast-openviking", daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
+
+    def wake_again(self, session_id: str) -> bool:
+        """Has this session visited now if it is due anyway; False when it is not."""
+        with self._changed:
+            due = self._due.get(session_id)
+            if due is not None:
+                due.wake()
+                self._changed.notify_all()
+            return due is not None
+
+    def wake_all(self) -> None:
+        """Has every session that is due visited now, however long its pause was to be."""
+        with self._changed:
+            for due in self._due.values():
+                if due.due_at is not None and not due.is_sent:
+                    due.due_at = 0.0
+            self._changed.notify_all()
+
+    def wait_until_sent(self, timeout_s: float | None) -> bool:
+        """Waits until all is sent and every commit accepted; False when time is up."""
+        with self._changed:
+            return self._changed.wait_for(self._all_sent, timeout_s)
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Waits until some visit is over, or for so long."""
+        with self._changed:
+            self._changed.wait(timeout_s)
+
+    def problem(self, session_id: str) -> str:
+        """What stands in the way of this session now; nothing when it is on its way."""
+        with self._changed:
+            due = self._due.get(session_id)
+            return due.problem if due is not None else ""
+
+    def close(self) -> None:
+        """Ends the threads, each after the request it is in."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            # One that waits for an answer is left behind: what it sent is in doubt, as after a kill.
+            thread.join(CLOSE_S)
+
+    def visit_all(self) -> float | None:
+        """Visits all that is due in the caller's own thread, once; gives the seconds until the next
+        is due, None when none is left.
+        """
+        http = self._connect()
+        try:
+            with self._changed:
+                waiting = [
+                    each for each in self._due.values() if each.due_at is not None
+                ]
+            for due in waiting:
+                due.due_at = None
+                self._visit(due, http)
+        finally:
+            http.close()
+        with self._changed:
+            return self._next_s()
+
+    def _all_sent(self) -> bool:
+        return all(due.is_sent for due in self._due.values())
+
+    def _work(self) -> None:
+        http = self._connect()
+        while True:
+            due = self._take()
+            if due is None:
+                http.close()
+                return
+            self._visit(due, http)
+
+    def _take(self) -> DueSession | None:
+        """Waits for a session to visit; None when the workers are closed."""
+        with self._changed:
+            while not self._is_closed:
+                tick = self._world.tick()
+                for due in self._due.values():
+                    if due.due_at is not None and due.due_at <= tick:
+                        due.due_at = None
+                        return due
+                self._changed.wait(self._next_s())
+        return None
+
+    def _next_s(self) -> float | None:
+        times = [due.due_at for due in self._due.values() if due.due_at is not None]
+        if not times:
+            return None
+        return max(0.0, min(times) - self._world.tick())
+
+    def _visit(self, due: DueSession, http: HttpConnection) -> None:
+        problem, pause_s = "", None
+        is_sent = False
+        try:
+            with due.log.turn() as turn:
+                visit = Visit(due.log, turn, http, due.memory, grace_s=self._grace_s)
+                pause_s = send_session(visit)
+            is_sent, due.pause_s = True, FIRST_PAUSE_S
+        except (SessionBusy, TurnInterrupted):
+            pause_s = BUSY_PAUSE_S
+        except (NotNow, HoldfastError) as trouble:
+            problem, pause_s = str(trouble), due.longer_pause()
+        except Exception as error:
+            # An answer like none before it must not end the thread: other sessions go on.
+            _logger.exception("OpenViking session %s", due.log.viking_id)
+            problem, pause_s = repr(error), due.longer_pause()
+        self._tell(due, problem)
+        with self._changed:
+            due.problem, due.is_sent = problem, is_sent and not due.is_woken
+            if due.is_woken:
+                pause_s, due.is_woken = 0.0, False
+            if pause_s is None:
+                del self._due[due.log.session.id]
+            else:
+                due.due_at = self._world.tick() + pause_s
+            self._changed.notify_all()
+
+    def _tell(self, due: DueSession, problem: str) -> None:
+        """Reports a problem when it is new; the same one is not told at every try."""
+        if not problem or problem == due.problem:
+            return
+        _logger.warning("OpenViking session %s: %s", due.log.viking_id, problem)
+        if self._on_problem is not None:
+            self._on_problem(due.log.viking_id, problem)

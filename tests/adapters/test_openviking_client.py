@@ -1,0 +1,409 @@
+"""OpenViking's client: what was stored arrives once and in order, whatever the server does."""
+
+import asyncio
+import threading
+
+import pytest
+
+import holdfast
+from holdfast.adapters.openviking import AsyncClient, Client
+from holdfast.errors import BadArgument, InvalidMessage, StoreUnavailable
+from viking_server import VikingServer
+
+KEY = "orchard"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Tries again soon, and looks at tasks often."""
+    monkeypatch.setattr("holdfast.adapters.openviking.client.workers.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("holdfast.adapters.openviking.client.commits.POLL_S", 0.05)
+
+
+@pytest.fixture
+def viking():
+    with VikingServer() as server:
+        yield server
+
+
+@pytest.fixture
+def store(tmp_path):
+    with holdfast.open(tmp_path / "a.db", durability="process") as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(viking, store):
+    made = Client(viking.url, store=store, background=False, grace_s=0.3, timeout_s=10)
+    yield made
+    made.close()
+
+
+def add(client, *texts, key=KEY):
+    return [client.add_message(key, "user", text) for text in texts]
+
+
+def numbers(first, last):
+    return [f"m{number}" for number in range(first, last)]
+
+
+def test_messages_arrive_in_order_with_our_ids(viking, client, store):
+    ids = add(client, *numbers(0, 3))
+    assert client.flush()
+    there = viking.sessions[KEY]["live"]
+    assert [message["source_message_ids"] for message in there] == [[id] for id in ids]
+    assert viking.live(KEY) == [each.text for each in store.session(KEY).transcript()]
+
+
+def test_no_more_than_a_hundred_go_at_once(viking, client):
+    client.add_messages(KEY, [{"role": "user", "content": text} for text in numbers(0, 250)])
+    assert client.flush()
+    assert viking.live(KEY) == numbers(0, 250)
+    assert sum("batch" in path for _, path in viking.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "fault", ["drop", "die", "error", "failed", "busy", "twice", "torn", "slow"]
+)
+def test_a_message_arrives_once_whatever_becomes_of_its_answer(viking, client, fault):
+    add(client, "m0")
+    assert client.flush()
+    viking.next(fault)
+    viking.slow_s = 0.05
+    add(client, "m1", "m2")
+    assert client.flush()
+    add(client, "m3")
+    assert client.flush()
+    assert viking.live(KEY) == numbers(0, 4)
+
+
+@pytest.mark.slow
+def test_a_request_that_is_still_under_way_is_waited_for(viking, store):
+    viking.next("slow")
+    viking.slow_s = 0.6
+    with Client(viking.url, store=store, background=False, timeout_s=0.2, grace_s=2) as client:
+        add(client, "m0")
+        assert client.flush()
+    assert viking.live(KEY) == ["m0"]
+
+
+def test_what_could_not_be_sent_is_sent_by_the_next_client(viking, store):
+    viking.kill()
+    with Client(viking.url, store=store, background=False) as first:
+        add(first, *numbers(0, 3))
+        first.commit(KEY)
+        add(first, "m3")
+        assert not first.flush(0)
+        assert "refused" in first.report(KEY).problem and first.report(KEY).unsent == 4
+    viking.start()
+    with Client(viking.url, store=store, background=False) as second:
+        assert second.resume() == 1
+        assert second.flush()
+        assert second.resume() == 0 or second.report(KEY).commits[0].state == "accepted"
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3"]
+
+
+def test_a_wiped_session_is_filled_again_before_anything_else(viking, client):
+    add(client, *numbers(0, 5))
+    assert client.flush()
+    viking.kill()
+    viking.wipe(KEY)
+    viking.start()
+    add(client, "m5")
+    assert client.flush()
+    assert viking.live(KEY) == numbers(0, 6)
+    [lost] = client.report(KEY).lost
+    assert (lost.messages, lost.why, lost.misplaced) == (5, "wiped", 0)
+
+
+def test_only_what_was_live_is_filled_again(viking, client):
+    add(client, *numbers(0, 3))
+    assert client.commit(KEY).wait(10).state == "completed"
+    add(client, *numbers(3, 5))
+    assert client.flush()
+    viking.kill()
+    viking.wipe(KEY)
+    viking.start()
+    client.send(KEY)
+    assert client.flush()
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == numbers(3, 5)
+
+
+def test_a_session_that_is_gone_is_filled_again_with_its_commits(viking, client):
+    add(client, *numbers(0, 3))
+    client.commit(KEY)
+    add(client, "m3")
+    assert client.flush()
+    viking.kill()
+    viking.sessions.clear()
+    viking.start()
+    add(client, "m4")
+    assert client.flush()
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3", "m4"]
+
+
+def test_a_wipe_without_a_restart_is_noticed_by_the_count(viking, client):
+    add(client, *numbers(0, 3))
+    assert client.flush()
+    viking.wipe(KEY)
+    add(client, "m3")
+    client._workers.visit_all()
+    add(client, "m4")
+    assert client.flush()
+    # OpenViking can't put a message before another: what was there already stays where it is.
+    assert sorted(viking.live(KEY)) == numbers(0, 5)
+    assert client.report(KEY).lost[0].misplaced <= 2
+
+
+def test_a_refused_message_takes_away_nothing_but_itself(viking, client):
+    ids = add(client, *numbers(0, 40), "poison", *numbers(40, 80), "poison too", "m80")
+    assert client.flush()
+    assert viking.live(KEY) == numbers(0, 81)
+    refused = client.report(KEY).refused
+    assert [each.message_id for each in refused] == [ids[40], ids[81]]
+    assert refused[0].status == 400
+    viking.wipe(KEY)
+    viking.kill()
+    viking.start()
+    client.send(KEY)
+    assert client.flush()
+    assert viking.live(KEY) == numbers(0, 81) and len(client.report(KEY).refused) == 2
+
+
+def test_a_session_that_is_refused_makes_no_message_a_refused_one(viking, client):
+    add(client, *numbers(0, 3), key="bad-session")
+    assert not client.flush(0)
+    report = client.report("bad-session")
+    assert report.refused == [] and report.unsent == 3 and "400" in report.problem
+
+
+def test_a_server_that_wants_a_key_gets_nothing_and_loses_nothing(viking, client, monkeypatch):
+    answer = viking.answer
+    monkeypatch.setattr(viking, "answer", lambda *request: (401, {"code": "UNAUTHENTICATED"}))
+    add(client, "m0")
+    assert not client.flush(0)
+    assert "401" in client.report(KEY).problem
+    monkeypatch.setattr(viking, "answer", answer)
+    assert client.flush()
+    assert viking.live(KEY) == ["m0"] and client.report(KEY).refused == []
+
+
+# Commits.
+
+
+@pytest.mark.parametrize("fault", ["", "drop", "die", "error", "failed", "busy", "twice", "torn"])
+def test_a_commit_happens_once_and_in_its_place(viking, client, fault):
+    add(client, *numbers(0, 3))
+    assert client.flush()
+    commit = client.commit(KEY)
+    add(client, *numbers(3, 5))
+    if fault:
+        viking.next(fault)
+    assert commit.wait(10).state == "completed"
+    assert client.flush()
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == numbers(3, 5)
+
+
+def test_a_failed_commit_is_reported_and_not_sent_again(viking, client):
+    viking.task_end = "failed"
+    add(client, *numbers(0, 3))
+    report = client.commit(KEY).wait(10)
+    assert (report.state, report.problem) == ("failed", "429 from the model")
+    viking.task_end = "completed"
+    add(client, "m3")
+    assert client.flush()
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3"]
+    assert client.report(KEY).commits == [report]
+
+
+def test_a_commit_that_is_accepted_is_not_taken_for_done(viking, client):
+    viking.task_end = "running"
+    add(client, "m0")
+    commit = client.commit(KEY)
+    assert client.flush()
+    assert commit.report().state == "accepted"
+    for task in viking.tasks.values():
+        task["status"] = "completed"
+    assert commit.wait(10).state == "completed"
+
+
+def test_a_commit_whose_options_are_refused_is_over(viking, client):
+    add(client, "m0")
+    assert client.commit(KEY, keep_recent_count=-1).wait(10).state == "failed"
+    assert client.commit(KEY).wait(10).state == "completed"
+    assert client.commit(KEY).wait(10).state == "skipped"
+
+
+def test_two_commits_that_were_asked_for_at_once_archive_each_message_once(viking, client):
+    add(client, *numbers(0, 3))
+    first, second = client.commit(KEY), client.commit(KEY)
+    assert (first.wait(10).state, second.wait(10).state) == ("completed", "skipped")
+    assert viking.archives(KEY) == [numbers(0, 3)]
+
+
+def test_the_same_event_is_one_message_and_one_commit(viking, client):
+    ids = {client.add_message(KEY, "user", "m0", event_id=7) for _ in range(3)}
+    commits = {client.commit(KEY, event_id=8).id for _ in range(3)}
+    assert client.flush()
+    assert len(ids) == len(commits) == 1 and viking.archives(KEY) == [["m0"]]
+
+
+def test_what_a_commit_keeps_is_filled_again_and_what_it_archived_is_not(viking, client):
+    add(client, *numbers(0, 5))
+    assert client.commit(KEY, keep_recent_count=2).wait(10).state == "completed"
+    viking.kill()
+    viking.wipe(KEY)
+    viking.start()
+    client.send(KEY)
+    assert client.flush()
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == numbers(3, 5)
+
+
+def test_a_commit_of_somebody_else_is_no_loss(viking, client):
+    add(client, *numbers(0, 3))
+    assert client.flush()
+    viking.answer("POST", f"/api/v1/sessions/{KEY}/commit", {})
+    for number in range(3, 6):
+        add(client, f"m{number}")
+        assert client.flush()
+    assert viking.everything(KEY) == numbers(0, 6) and client.report(KEY).lost == []
+
+
+# Sessions.
+
+
+def test_the_turns_of_an_agent_are_sent_with_their_tools(viking, client, store):
+    session = store.session(KEY)
+    with session.turn("Measure.") as turn:
+        call = turn.call("shell", {"a": 1})
+        client.send(session)
+        assert client.flush() and viking.live(KEY) == ["Measure."]
+        turn.result(call, "31 %")
+        turn.say("31 %.")
+    client.send(session)
+    assert client.flush()
+    assert viking.live(KEY) == ["Measure.", "shell=31 %", "31 %."]
+
+
+def test_a_reset_begins_another_session_there(viking, client, store):
+    add(client, "m0")
+    old = store.session(KEY)
+    new = store.reset(KEY)
+    client.commit(old)
+    add(client, "m1")
+    assert client.flush()
+    assert viking.archives(KEY) == [["m0"]]
+    assert viking.live(f"{KEY}-{new.id[:8]}") == ["m1"]
+
+
+def test_a_key_that_can_be_no_id_there_goes_by_the_id_of_its_session(viking, client, store):
+    add(client, "m0", key="a/b")
+    assert client.flush()
+    assert viking.live(store.session("a/b").id) == ["m0"]
+
+
+def test_delivery_logs_are_in_no_list_of_sessions(client, store):
+    add(client, "m0")
+    assert client.flush()
+    assert [listed.key for listed in store.sessions()] == [KEY]
+
+
+def test_a_visit_reads_no_more_of_a_long_history(viking, client, store, monkeypatch):
+    client.add_messages(KEY, [{"role": "user", "content": text} for text in numbers(0, 900)])
+    assert client.flush()
+    engine, read = store._work.engine, []
+    entries = engine.entries
+
+    def counted(*asked, **options):
+        page = entries(*asked, **options)
+        read.append(len(page))
+        return page
+
+    monkeypatch.setattr(engine, "entries", counted)
+    add(client, "one more")
+    assert client.flush()
+    assert viking.live(KEY)[-1] == "one more" and sum(read) < 200
+
+
+def test_what_is_no_message_is_refused_before_it_is_stored(client, store):
+    with pytest.raises(BadArgument):
+        client.add_message(KEY, "tool", "x")
+    with pytest.raises(InvalidMessage):
+        client.add_message(KEY, "user")
+    with pytest.raises(BadArgument):
+        Client("not an address", store=store)
+    assert list(store.session(KEY).transcript()) == []
+
+
+# Threads, tasks, processes.
+
+
+def test_a_client_in_the_background_sends_by_itself(viking, tmp_path):
+    with Client(viking.url, store=tmp_path / "own.db", grace_s=0.3) as client:
+        add(client, *numbers(0, 3))
+        assert client.commit(KEY).wait(20).state == "completed"
+        viking.next("drop")
+        add(client, "m3")
+        assert client.flush()
+        assert client.context(KEY)["messages"][0]["content"] == "m3"
+    assert viking.everything(KEY) == numbers(0, 4)
+
+
+def test_a_client_in_the_background_takes_up_what_the_last_one_left(viking, store):
+    viking.kill()
+    with Client(viking.url, store=store, background=False) as first:
+        add(first, *numbers(0, 3))
+        with pytest.raises(StoreUnavailable):
+            first.context(KEY)
+    viking.start()
+    with Client(viking.url, store=store) as second:
+        assert second.flush()
+    assert viking.live(KEY) == numbers(0, 3)
+
+
+def test_asyncio_has_the_same_names(viking, tmp_path):
+    async def main():
+        async with AsyncClient(viking.url, store=tmp_path / "own.db") as client:
+            await client.add_message(KEY, "user", "m0")
+            await client.add_messages(KEY, [{"role": "assistant", "content": "m1"}])
+            await client.send(KEY)
+            commit = await client.commit(KEY)
+            assert (await commit.wait(20)).state == (await commit.report()).state == "completed"
+            assert await client.flush()
+            assert (await client.context(KEY))["messages"] == []
+            assert (await client.report(KEY)).unsent == 0
+            assert await client.resume() == 0
+
+    asyncio.run(main())
+    assert viking.archives(KEY) == [["m0", "m1"]]
+
+
+def test_an_async_store_is_taken_too(viking, tmp_path):
+    async def main():
+        async with holdfast.open_async(tmp_path / "a.db") as store:
+            session = await store.session(KEY)
+            await session.append("m0")
+            async with AsyncClient(viking.url, store=store) as client:
+                await client.send(session)
+                assert await client.flush()
+
+    asyncio.run(main())
+    assert viking.live(KEY) == ["m0"]
+
+
+@pytest.mark.slow
+def test_two_clients_of_one_session_send_each_message_once(viking, tmp_path):
+    def work(name):
+        with Client(viking.url, store=tmp_path / "a.db", grace_s=0.3) as client:
+            for number in range(20):
+                client.add_message(KEY, "user", f"{name}{number}")
+            assert client.flush(30)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with holdfast.open(tmp_path / "a.db") as store:
+        stored = [message.text for message in store.session(KEY).transcript()]
+    assert viking.live(KEY) == stored and len(stored) == 40
