@@ -30,6 +30,7 @@ PATCHES: "dict[str, tuple[str, ...]]" = {
         "turns:patch_run_agent",
         "receipts:patch_run_agent",
     ),
+    "agent.turn_finalizer": ("turns:patch_turn_finalizer",),
     "gateway.platforms.base": ("receipts:patch_platform_base",),
     "gateway.run": ("cache_guard:patch_gateway_run", "receipts:patch_gateway_run"),
     "tui_gateway.server": ("receipts:patch_tui_server",),

@@ -13,6 +13,14 @@ VERSION = "0.19.0"
 SIGNATURES: dict[str, dict[str, str]] = {
     "hermes_state": {
         "SessionDB.__init__": "self db_path read_only",
+        "SessionDB.append_message": "self session_id role content",
+        "SessionDB.replace_messages": "self session_id messages active_only",
+        "SessionDB.archive_and_compact": "self session_id compacted_messages",
+        "SessionDB.promote_to_session_reset": "self session_id reason",
+        "SessionDB.rewind_to_message": "self session_id target_message_id",
+        "SessionDB.get_messages_as_conversation": "self session_id include_ancestors",
+        "SessionDB.get_messages": "self session_id",
+        "SessionDB.get_resume_conversations": "self session_id",
     },
     "run_agent": {
         "AIAgent.run_conversation": (
@@ -27,6 +35,9 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "AIAgent._fire_stream_delta": "self text",
         "AIAgent._reset_stream_delivery_tracking": "self",
     },
+    "agent.turn_finalizer": {
+        "finalize_turn": "agent final_response api_call_count interrupted failed messages",
+    },
     "gateway.platforms.base": {
         "BasePlatformAdapter.handle_message": "self event",
         "BasePlatformAdapter._process_message_background": "self event session_key",
@@ -40,6 +51,9 @@ SIGNATURES: dict[str, dict[str, str]] = {
         ),
         "GatewayRunner._drain_startup_restore_queue": "self",
         "GatewayRunner._evict_cached_agent": "self session_key",
+        "GatewayRunner._run_agent": (
+            "self message context_prompt history source session_id session_key"
+        ),
         "GatewayRunner._enqueue_fifo": "self session_key queued_event adapter",
     },
     "tui_gateway.server": {},

@@ -10,6 +10,8 @@ from typing import Any
 
 import holdfast
 from holdfast import Session, Store, Turn
+from holdfast.adapters.hermes.rows.backlog import Backlog
+from holdfast.errors import NotFound
 
 FILE = "holdfast.db"
 """The store's name, beside `state.db`."""
@@ -26,10 +28,18 @@ class Serving:
     def __init__(self, db_path: Path) -> None:
         self.db_path = db_path
         self.store: Store = holdfast.open(db_path.with_name(FILE))
+        self.backlog = Backlog(self.store)
 
     def conversation(self, session_id: str) -> Session:
         """The session of a Hermes session, made if there is none."""
         return self.store.session(CONVERSATION + session_id)
+
+    def known_conversation(self, session_id: str) -> Session | None:
+        """The session of a Hermes session, if there is one."""
+        try:
+            return self.store.session(CONVERSATION + session_id, create=False)
+        except NotFound:
+            return None
 
 
 _serving: dict[Path, Serving] = {}

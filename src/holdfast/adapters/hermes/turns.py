@@ -1,15 +1,305 @@
-"""Stand-in."""
+"""A call of `run_conversation` is a turn: opened before Hermes does anything, ended before it answers.
 
+The turn is bound to the session that the agent names at that moment; what the call writes later goes
+there, whatever the agent names by then. Hermes' own rows are written where they always were, after
+Holdfast has what they say.
+"""
+
+import functools
+import logging
+import time
+import weakref
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
+from holdfast import Receipt, Session, Turn
+from holdfast.adapters.hermes import receipts
+from holdfast.adapters.hermes.projection import recorded
+from holdfast.adapters.hermes.rows.catch_up import last_cut
+from holdfast.adapters.hermes.serving import (
+    Serving,
+    running_turn,
+    serving_of,
+    set_running_turn,
+)
+from holdfast.adapters.hermes.spoken.conversation import Conversation
+from holdfast.adapters.hermes.spoken.live_list import ROLES, Live, Payload, Said, plain
+from holdfast.adapters.hermes.streams import (
+    conversation_of,
+    notice,
+    set_conversation,
+    stop,
+)
+from holdfast.errors import HoldfastError, NotFound, SessionBusy
 
-def patch_hermes_state(module: ModuleType) -> None:
-    """Nothing yet."""
+log = logging.getLogger("holdfast.hermes")
+
+LOOK_S = 0.05
+LEFT_BEHIND_S = 10
+"""How long a call that Hermes has interrupted, or let go of, may take to return before the next one
+takes its turn over.
+"""
+PATIENCE_S = 1800
+"""How long a turn of somebody else is waited for; the gateway waits as long for its own."""
+
+_NUDGES = ("_verification_stop_synthetic", "_pre_verify_synthetic")
+"""Hermes' marks on words that it says to the model itself, and takes away before it writes."""
+
+_at_work: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary()
+"""The agent of this process that runs the turn of a session, by the session's id."""
 
 
 def patch_run_agent(module: ModuleType) -> None:
-    """Nothing yet."""
+    """Makes a turn of each call, and has what Hermes writes recorded first."""
+    agent: Any = module.AIAgent
+    run, flush = agent.run_conversation, agent._flush_messages_to_session_db_unlocked
+    is_scaffolding = module._is_ephemeral_scaffolding
+
+    @functools.wraps(run)
+    def run_conversation(self: Any, user_message: Any, *more: Any, **named: Any) -> Any:
+        serving = serving_of(self)
+        # A call inside a call of the same agent is part of that one's turn.
+        if serving is None or running_turn(self) is not None:
+            return run(self, user_message, *more, **named)
+        call = Call(run, user_message, more, named)
+        return call.made(self, serving)
+
+    @functools.wraps(flush)
+    def _flush_messages_to_session_db_unlocked(
+        self: Any, messages: list[Live], conversation_history: Any = None
+    ) -> Any:
+        if serving_of(self) is None:
+            return flush(self, messages, conversation_history)
+        record(self, messages, is_scaffolding)
+        with recorded():
+            return flush(self, messages, conversation_history)
+
+    agent.run_conversation = run_conversation
+    agent._flush_messages_to_session_db_unlocked = (
+        _flush_messages_to_session_db_unlocked
+    )
+    agent._holdfast_is_scaffolding = staticmethod(is_scaffolding)
 
 
-def patch_gateway_run(module: ModuleType) -> None:
-    """Nothing yet."""
+def patch_turn_finalizer(module: ModuleType) -> None:
+    """Has the last answer recorded before Hermes tears down what the turn has used: it writes its own
+    row after that.
+    """
+    finalize: Any = module.finalize_turn
+
+    @functools.wraps(finalize)
+    def finalize_turn(agent: Any, *, messages: list[Live], **named: Any) -> Any:
+        if running_turn(agent) is not None:
+            record(agent, messages, agent._holdfast_is_scaffolding)
+        return finalize(agent, messages=messages, **named)
+
+    module.finalize_turn = finalize_turn  # type: ignore[attr-defined]
+
+
+def record(
+    agent: Any, messages: list[Live], is_scaffolding: Callable[[Any], bool]
+) -> None:
+    """Stores what is new in an agent's list. If that can't be done, the agent is stopped; Hermes'
+    own rows are written all the same.
+    """
+    serving = serving_of(agent)
+    if serving is None:
+        return
+    conversation = _conversation(agent, serving)
+    try:
+        conversation.record(_said(agent, messages, is_scaffolding))
+    except (HoldfastError, OSError) as error:
+        log.error("what Hermes says can't be recorded: %s", error)
+        stop(agent, conversation, error)
+
+
+def _said(
+    agent: Any, messages: list[Live], is_scaffolding: Callable[[Any], bool]
+) -> list[Said]:
+    """What the list of an agent says, without what Hermes says to the model by itself."""
+    said: list[Said] = []
+    for index, live in enumerate(messages):
+        if not isinstance(live, dict) or live.get("role") not in ROLES:
+            continue
+        if is_scaffolding(live) or any(live.get(mark) for mark in _NUDGES):
+            continue
+        said.append((live, plain(live, _overriding(agent, live, index))))
+    return said
+
+
+def _overriding(agent: Any, live: Live, index: int) -> Any:
+    """What the user has really said, where the model is told more: Hermes' rows have it, too."""
+    own = getattr(agent, "_persist_user_message_override", None)
+    at = getattr(agent, "_persist_user_message_idx", None)
+    if own is None or at != index or live.get("role") != "user":
+        return None
+    is_text_for_parts = isinstance(live.get("content"), list) and not isinstance(
+        own, list
+    )
+    return None if is_text_for_parts else own
+
+
+def _conversation(agent: Any, serving: Serving) -> Conversation:
+    """Where this agent speaks: in its running turn's session, else in the one that it names."""
+    conversation = conversation_of(agent)
+    if conversation is not None:
+        if conversation.turn is not None or conversation.session_id == agent.session_id:
+            return conversation
+    conversation = Conversation(
+        serving.conversation(agent.session_id), agent.session_id
+    )
+    conversation.remember_cut(last_cut(conversation.session))
+    set_conversation(agent, conversation)
+    return conversation
+
+
+class Call:
+    """One call of `run_conversation`."""
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        user_message: Any,
+        more: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> None:
+        self._run = run
+        self._user_message = user_message
+        names = ("system_message", "conversation_history", "task_id", "stream_callback",
+                 "persist_user_message", "persist_user_timestamp", "moa_config")  # fmt: skip
+        self._named = {**dict(zip(names, more, strict=False)), **named}
+
+    def made(self, agent: Any, serving: Serving) -> Any:
+        """What Hermes answers, once all of it is stored."""
+        try:
+            conversation = _conversation(agent, serving)
+            self._keep_history(agent, conversation)
+            turn, has_waited = self._open(agent, conversation)
+        except (HoldfastError, OSError) as error:
+            log.error("a message of the user can't be stored: %s", error)
+            return self._refused(agent, error)
+        if has_waited:
+            self._load_again(agent, conversation)
+        return self._inside(agent, conversation, turn)
+
+    def _keep_history(self, agent: Any, conversation: Conversation) -> None:
+        """What was said before Holdfast was there stands before what is said now."""
+        history = self._named.get("conversation_history")
+        if history and next(conversation.session.transcript(limit=1), None) is None:
+            said = _said(agent, history, agent._holdfast_is_scaffolding)
+            conversation.record([(live, plain(live)) for live, _ in said])
+
+    def _open(self, agent: Any, conversation: Conversation) -> tuple[Turn, bool]:
+        """A turn for this call, and whether another's had to be waited for."""
+        asked = self._asked()
+        taken = receipts.claim(agent, self._user_message)
+        started = time.monotonic()
+        on_busy = "refuse"
+        while True:
+            try:
+                turn = _turn(conversation.session, asked, taken, on_busy)
+                break
+            except SessionBusy:
+                on_busy = _patience(conversation.session_id, time.monotonic() - started)
+                time.sleep(LOOK_S)
+        stored = [
+            dict(message.payload) for message in _asked_of(conversation.session, turn)
+        ]
+        conversation.begin(turn, stored)
+        return turn, on_busy != "refuse" or time.monotonic() - started > LOOK_S
+
+    def _asked(self) -> Payload:
+        words = self._named.get("persist_user_message")
+        if words is None:
+            words = self._user_message
+        return plain({"role": "user"}, words if words is not None else "")
+
+    def _load_again(self, agent: Any, conversation: Conversation) -> None:
+        """The history was loaded before another's turn was waited for, and has not its words."""
+        self._named["conversation_history"] = (
+            agent._session_db.get_messages_as_conversation(
+                conversation.session_id, repair_alternation=True
+            )
+        )
+
+    def _inside(self, agent: Any, conversation: Conversation, turn: Turn) -> Any:
+        result: Any = None
+        set_running_turn(agent, turn)
+        _at_work[conversation.session_id] = agent
+        try:
+            with turn:
+                try:
+                    result = self._run(agent, self._user_message, **self._named)
+                finally:
+                    cut = result is None or bool(result.get("interrupted"))
+                    conversation.finish(cut=cut)
+                _end(turn, conversation, result)
+        except HoldfastError as error:
+            # Hermes has its answer; that the turn's end is not stored is for the next one who looks.
+            if result is None:
+                raise
+            log.warning("the end of a turn can't be stored: %s", error)
+        finally:
+            set_running_turn(agent, None)
+            conversation.turn = None
+        return _told(result, conversation)
+
+    def _refused(self, agent: Any, error: Exception) -> dict[str, Any]:
+        """The answer to a message that can't be stored: the model is not asked."""
+        words = f"⚠️ Your message can't be stored, so it was not answered ({error})"
+        return {
+            "final_response": words,
+            "messages": list(self._named.get("conversation_history") or ()),
+            "api_calls": 0,
+            "completed": False,
+            "failed": True,
+            "partial": False,
+            "interrupted": False,
+            "error": words,
+            "session_id": agent.session_id,
+        }
+
+
+def _turn(session: Session, asked: Payload, taken: list[Receipt], on_busy: Any) -> Turn:
+    if taken:
+        try:
+            return session.turn(take=taken, on_busy=on_busy)
+        except NotFound:
+            log.warning("a receipt waits no more: its words are stored anew")
+    return session.turn(asked, on_busy=on_busy)
+
+
+def _patience(session_id: str, waited_s: float) -> str:
+    """Whether to go on waiting for the turn that runs in this session, or to take over."""
+    other = _at_work.get(session_id)
+    is_let_go = other is not None and getattr(other, "_interrupt_requested", False)
+    limit_s = LEFT_BEHIND_S if is_let_go else PATIENCE_S
+    return "interrupt" if waited_s > limit_s else "refuse"
+
+
+def _asked_of(session: Session, turn: Turn) -> list[Any]:
+    """The messages of the user that this turn was opened with."""
+    messages = session.transcript(after=max(0, session.head() - 64))
+    return [message for message in messages if message.turn == turn.id]
+
+
+def _end(turn: Turn, conversation: Conversation, result: dict[str, Any]) -> None:
+    """Ends the turn as Hermes says that it ended; completed, if it says nothing else."""
+    if conversation.failure is not None:
+        turn.fail(conversation.failure)
+    elif result.get("interrupted"):
+        turn.interrupt("interrupted")
+    elif result.get("failed"):
+        turn.fail(
+            str(result.get("error") or result.get("turn_exit_reason") or "failed")
+        )
+
+
+def _told(result: Any, conversation: Conversation) -> Any:
+    """What the caller is told: an answer that could not be stored is not given out."""
+    if conversation.failure is not None:
+        result.update(
+            final_response=notice(conversation.failure), completed=False, failed=True
+        )
+    return result

@@ -1,0 +1,78 @@
+"""Rows that `state.db` did not take: kept in Holdfast, and written when it takes rows again.
+
+A lock that is held too long or a damaged index refuses a row whose words Holdfast has. Hermes would log
+that and forget the row for good. Here it waits in an inbox of its own, in order, through restarts, until
+it is written.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast import Message, Session, Store
+from holdfast.errors import HoldfastError, NotFound
+
+KEY = "hermes-backlog"
+AGAIN_S = 5.0
+"""So soon after a refusal, a row is not tried: each try waits for the lock, and the user with it."""
+
+
+class Backlog:
+    """The calls that one `state.db` has refused."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._refused_at = float("-inf")
+        self._may_wait = True
+
+    def add(self, call: str, named: dict[str, Any]) -> None:
+        """Keeps a call that was refused."""
+        words = json.dumps({"call": call, "named": named}, default=str)
+        self._store.accept(KEY, {"role": "user", "content": words})
+        self._refused_at = time.monotonic()
+        self._may_wait = True
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a call was refused just now, so that the next one is not tried."""
+        return time.monotonic() - self._refused_at < AGAIN_S
+
+    def write(self, make: Callable[[str, dict[str, Any]], None], *, look: bool) -> bool:
+        """Makes the calls that wait, in order; whether none is left. With `look`, those of other
+        processes, too.
+        """
+        if not (look or self._may_wait):
+            return True
+        session = self._session()
+        waiting = session.pending() if session is not None else []
+        for message in waiting:
+            if self.is_closed:
+                return False
+            kept = json.loads(message.text)
+            try:
+                make(kept["call"], kept["named"])
+            except Exception:
+                self._refused_at = time.monotonic()
+                return False
+            self._settle(session, message)
+        self._may_wait = False
+        return True
+
+    def _session(self) -> Session | None:
+        try:
+            return self._store.session(KEY, create=False)
+        except NotFound:
+            return None
+
+    def _settle(self, session: Session | None, message: Message) -> None:
+        """It is written, and waits no more; unless another process was quicker."""
+        assert session is not None
+        try:
+            with session.turn(take=[message]):
+                pass
+        except NotFound:
+            return
+        except HoldfastError:
+            # It stays: a row that is there is known when it is tried again.
+            return

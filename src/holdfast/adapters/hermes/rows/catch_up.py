@@ -1,0 +1,103 @@
+"""The last turn of a session, where a kill has cut it: what Holdfast has of it and `state.db` has not.
+
+Hermes writes an answer after it was shown, and its own row of the user's words some seconds after they
+came in. Killed in between, it finds a question without an answer, or nothing, and glues the next question
+to the old one. The rows that are missing are appended when the session is loaded.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast import Message, Session
+from holdfast.domain.entry import note_of
+from holdfast.domain.ids import turn_id
+
+WINDOW = 64
+"""So many entries at the end of a session's log are read to find where its last turn began; more only
+for a longer turn.
+"""
+
+
+class Row(NamedTuple):
+    """A message as a row of `state.db` has it."""
+
+    role: str
+    text: str
+
+
+class LastTurn(NamedTuple):
+    """The messages of the last turn, in order, and how it ended."""
+
+    messages: list[Message]
+    end: str | None
+
+
+def last_turn(session: Session) -> LastTurn:
+    """The last turn of a session; a turn whose process is gone is ended first."""
+    session.pending()
+    head = session.head()
+    window = WINDOW
+    while True:
+        after = max(0, head - window)
+        number, started, end = _found(session, after)
+        if number is not None or after == 0:
+            break
+        window *= 4
+    if number is None:
+        return LastTurn([], None)
+    name = turn_id(session.id, number)
+    messages = []
+    # What it took may have come in long before it began.
+    for message in session.transcript(after=max(0, started - WINDOW)):
+        if message.turn == name or message.seq > started:
+            messages.append(message)
+    return LastTurn(messages, end)
+
+
+def _found(session: Session, after: int) -> tuple[int | None, int, str | None]:
+    """The number of the last turn that begins after this seq, where, and how it ended."""
+    number: int | None = None
+    started, end = 0, None
+    for entry in session.entries(after):
+        if entry.kind == "turn":
+            number, started, end = entry.turn, entry.seq, None
+        elif entry.kind == "end" and entry.turn == number and end is None:
+            end = note_of("end", entry.note).end
+    return number, started, end
+
+
+def last_cut(session: Session) -> list[dict[str, Any]]:
+    """The answers of the last turn that were cut off by a kill, as they are stored."""
+    turn = last_turn(session)
+    if turn.end != "abandoned":
+        return []
+    cut = []
+    for message in turn.messages:
+        if message.role == "assistant" and message.state == "partial":
+            cut.append(dict(message.payload))
+    return cut
+
+
+def missing(stored: Sequence[Row], rows: Sequence[Row]) -> int:
+    """How many messages at the end of `stored` have no row, given the last rows of the session.
+
+    Rows are only ever missing at the end, for a kill cuts there: what stands before a message that has
+    its row was stored by Holdfast alone, on purpose.
+    """
+    left = list(rows)
+    known = 0
+    for place, message in enumerate(stored):
+        for index, row in enumerate(left):
+            if _is_row_of(row, message):
+                known = place + 1
+                del left[: index + 1]
+                break
+    return len(stored) - known
+
+
+def _is_row_of(row: Row, message: Row) -> bool:
+    if row.role != message.role:
+        return False
+    said, written = message.text.strip(), row.text.strip()
+    # A row of an answer may say more than was streamed of it, never less.
+    return written == said or (bool(said) and written.startswith(said))

@@ -1,0 +1,1 @@
+"""What an agent of Hermes says: its own list, its streams, and the session that both go into."""

@@ -1,0 +1,148 @@
+"""What one agent of Hermes says, as it goes into one session of Holdfast.
+
+    begin       a turn was opened for a call of `run_conversation`
+    show        a piece of text is about to be shown: it is stored first
+    segment     what is shown next is another message; `retry`: and the model is asked again
+    record      Hermes writes its list: what is new in it is stored, its shape becomes the view
+    finish      the call is over
+
+Hermes streams on threads of its own, a new one for each attempt, and writes from several: each of
+these is done under the lock.
+"""
+
+import threading
+from typing import Any
+
+from holdfast import Session, Turn
+from holdfast.adapters.hermes.spoken.live_list import Live, LiveList, Payload, Said
+from holdfast.adapters.hermes.spoken.speech import FORMAT, Speech
+
+
+class Conversation:
+    """An agent and the session that it speaks in. `failure` says why its turn had to be stopped."""
+
+    def __init__(self, session: Session, session_id: str) -> None:
+        self.session = session
+        self.session_id = session_id
+        self.turn: Turn | None = None
+        self.failure: str | None = None
+        self.lock = threading.RLock()
+        self._list = LiveList()
+        self._asked: list[Payload] = []
+        self._speech: Speech | None = None
+        self._unclaimed: list[Speech] = []
+        self._cut_before: list[Payload] = []
+
+    def begin(self, turn: Turn, asked: list[Payload]) -> None:
+        """A turn was opened, with these messages of the user's."""
+        with self.lock:
+            self.turn = turn
+            self.failure = None
+            self._asked = asked
+            self._speech = None
+            self._unclaimed.clear()
+
+    def remember_cut(self, payloads: list[Payload]) -> None:
+        """These answers were cut off by a kill: what Hermes loads of them has no blank at its end."""
+        with self.lock:
+            self._cut_before = payloads
+
+    def show(self, text: str) -> None:
+        """Stores a piece of an answer; raises where it can't be stored, and must not be shown then."""
+        with self.lock:
+            if self.turn is None:
+                return
+            if self._speech is not None and self._speech.is_over:
+                self._leave(finish="stop")
+            if self._speech is None:
+                self._speech = Speech(self.turn)
+            self._speech.say(text)
+
+    def segment(self) -> None:
+        """The message that is being spoken has all its text; its calls may still come."""
+        with self.lock:
+            if self._speech is not None:
+                self._speech.is_over = True
+
+    def retry(self) -> None:
+        """The model is asked, perhaps again: what it says belongs to another message."""
+        with self.lock:
+            if self._speech is not None:
+                self._leave(finish=None)
+            for speech in self._unclaimed:
+                speech.is_given_up = True
+
+    def _leave(self, finish: str | None) -> None:
+        speech = self._speech
+        assert speech is not None
+        self._speech = None
+        self._unclaimed.append(speech)
+        speech.close(finish=finish)
+
+    def record(self, said: list[Said]) -> None:
+        """Stores what is new in the agent's list, and its shape."""
+        with self.lock:
+            self._bind(said)
+            self.session.record(self._list.presented(said), format=FORMAT)
+            if self._list.reword(said):
+                self.session.record(self._list.presented(said), format=FORMAT)
+
+    def _bind(self, said: list[Said]) -> None:
+        """Which of the new dicts are what is stored already."""
+        fresh = [(live, words) for live, words in said if not self._list.has(live)]
+        self._bind_asked(fresh)
+        answers = [each for each in fresh if each[0].get("role") == "assistant"]
+        left = []
+        for live, words in answers:
+            speech = self._spoken_as(words)
+            if speech is not None:
+                self._claim(live, words, speech)
+            elif not self._bind_cut(live, words):
+                left.append((live, words))
+        # What Hermes has changed the words of: the newest answer is what was spoken last.
+        if left and self._speech is not None and self._speech.text:
+            self._claim(*left[-1], self._speech)
+
+    def _bind_asked(self, fresh: list[Said]) -> None:
+        asked = [live for live, _ in fresh if live.get("role") == "user"]
+        if asked and self._asked:
+            self._list.bind(asked[-1], self._asked)
+            self._asked = []
+
+    def _spoken_as(self, words: Payload) -> Speech | None:
+        text = _text(words)
+        spoken = [*self._unclaimed, *filter(None, (self._speech,))]
+        for speech in spoken:
+            if text and speech.text.strip() == text:
+                return speech
+        return None
+
+    def _claim(self, live: Live, words: Payload, speech: Speech) -> None:
+        """This dict is what was spoken."""
+        if speech is self._speech:
+            self._speech = None
+        else:
+            self._unclaimed.remove(speech)
+        finish = live.get("finish_reason")
+        speech.close(words, finish=str(finish) if finish else None)
+        self._list.bind(live, [speech.payload()])
+
+    def _bind_cut(self, live: Live, words: Payload) -> bool:
+        for payload in self._cut_before:
+            if _text(payload) == _text(words):
+                self._cut_before.remove(payload)
+                self._list.bind(live, [payload])
+                return True
+        return False
+
+    def finish(self, *, cut: bool) -> None:
+        """The call is over; what is still being spoken ends here."""
+        with self.lock:
+            if self._speech is not None:
+                self._leave(finish=None if cut else "stop")
+            self.turn = None
+
+
+def _text(payload: Payload) -> str:
+    words: Any = payload.get("content")
+    return words.strip() if isinstance(words, str) else ""
