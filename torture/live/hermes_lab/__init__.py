@@ -32,7 +32,9 @@ compression: {{protect_first_n: 1, protect_last_n: 2}}
 auxiliary: {{compression: {{provider: custom, model: lantern-1, base_url: "{url}", api_key: none}}, title_generation: {{enabled: false}}}}
 {extra}
 """  # noqa: E501
-PLUGIN = "name: stub-platform\nlabel: Stub\nkind: platform\nversion: 1.0.0\ndescription: For tests.\n"
+PLUGIN = (
+    "name: stub-platform\nlabel: Stub\nkind: platform\nversion: 1.0.0\ndescription: For tests.\n"
+)
 SWITCH_ON = "from holdfast.adapters.hermes.hook import install\n\ninstall()\n"
 CURSOR = " ▉"
 
@@ -129,7 +131,9 @@ class Lab:
         answer = answer or f"Noted: {text[:60]}"
         before = len(self.shown(answer))
         self.say(text)
-        self.until(lambda: len(self.shown(answer)) > before, seconds, f"the answer to {text[:40]!r}")
+        self.until(
+            lambda: len(self.shown(answer)) > before, seconds, f"the answer to {text[:40]!r}"
+        )
         self.until(lambda: self.has_row(answer), seconds, f"the row of {answer[:40]!r}")
         time.sleep(0.5)
 

@@ -14,6 +14,8 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 NAME = "lantern-1"
+_NOTE = re.compile(r"\[System note:.*?\](?=\s*(?:\n\n|\Z))", re.DOTALL)
+"""What Hermes itself puts before or after a user's words."""
 
 
 def do(*steps, say="Please."):
@@ -26,7 +28,6 @@ class Model:
 
     def __init__(self):
         self.requests = []
-        self.holding = 0
         self._go_on = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.model = self
@@ -34,13 +35,15 @@ class Model:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def release(self):
-        """Lets all streams that stand still go on."""
+        """Lets all streams that stand still go on; none stands still from now on."""
         self._go_on.set()
-        self._go_on = threading.Event()
+
+    def stand_still(self):
+        """From now on streams stand still again where their script says so."""
+        self._go_on.clear()
 
     def hold(self):
-        self.holding += 1
-        self._go_on.wait(120)
+        self._go_on.wait(300)
 
     def asked(self, text):
         """The messages of the requests whose last message of the user has this text."""
@@ -76,8 +79,8 @@ def step_of(messages):
     # Several questions may have been glued into one: the last of them is the one that is asked.
     scripts = re.findall(r"DO: (\[.*\])", text)
     if not scripts:
-        asked = text.strip().splitlines()[-1]
-        return {"text": f"Noted: {asked[:60]}"}
+        asked = _NOTE.sub("", text).strip() or "nothing"
+        return {"text": f"Noted: {asked.splitlines()[-1][:60]}"}
     steps = json.loads(scripts[-1])
     rounds = sum(message["role"] == "assistant" for message in messages[last + 1 :])
     return steps[rounds] if rounds < len(steps) else {"text": "All done here."}

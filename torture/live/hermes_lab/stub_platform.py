@@ -65,7 +65,7 @@ class Stub(BasePlatformAdapter):
             if message.get("early"):
                 # As the webhook adapters do: answered, and then a task is made of it.
                 self._tell(what="accepted", id=message["id"])
-                asyncio.create_task(self._later(event))
+                self._late = asyncio.create_task(self._later(event))
                 continue
             self._tell(what="in", id=message["id"])
             await self.handle_message(event)

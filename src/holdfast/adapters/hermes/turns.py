@@ -124,7 +124,10 @@ def _said(
             continue
         if is_scaffolding(live) or any(live.get(mark) for mark in _NUDGES):
             continue
-        said.append((live, plain(live, _overriding(agent, live, index))))
+        words = plain(live, _overriding(agent, live, index))
+        # A turn that Hermes resumes by itself: nobody has asked anything.
+        if words["role"] != "user" or words["content"]:
+            said.append((live, words))
     return said
 
 
@@ -209,11 +212,12 @@ class Call:
         conversation.begin(turn, stored)
         return turn, on_busy != "refuse" or time.monotonic() - started > LOOK_S
 
-    def _asked(self) -> Payload:
+    def _asked(self) -> Payload | None:
+        """What the user says; None in a turn that Hermes resumes by itself."""
         words = self._named.get("persist_user_message")
         if words is None:
             words = self._user_message
-        return plain({"role": "user"}, words if words is not None else "")
+        return plain({"role": "user"}, words) if words else None
 
     def _load_again(self, agent: Any, conversation: Conversation) -> None:
         """The history was loaded before another's turn was waited for, and has not its words."""
@@ -261,7 +265,9 @@ class Call:
         }
 
 
-def _turn(session: Session, asked: Payload, taken: list[Receipt], on_busy: Any) -> Turn:
+def _turn(
+    session: Session, asked: Payload | None, taken: list[Receipt], on_busy: Any
+) -> Turn:
     if taken:
         try:
             return session.turn(take=taken, on_busy=on_busy)

@@ -10,12 +10,14 @@ Hermes streams on threads of its own, a new one for each attempt, and writes fro
 these is done under the lock.
 """
 
+import contextlib
 import threading
 from typing import Any
 
 from holdfast import Session, Turn
 from holdfast.adapters.hermes.spoken.live_list import Live, LiveList, Payload, Said
 from holdfast.adapters.hermes.spoken.speech import FORMAT, Speech
+from holdfast.errors import Overtaken
 
 
 class Conversation:
@@ -29,6 +31,8 @@ class Conversation:
         self.lock = threading.RLock()
         self._list = LiveList()
         self._asked: list[Payload] = []
+        self._before: Live | None = None
+        """The last dict of the list that is not of the running turn's making."""
         self._speech: Speech | None = None
         self._unclaimed: list[Speech] = []
         self._cut_before: list[Payload] = []
@@ -39,6 +43,7 @@ class Conversation:
             self.turn = turn
             self.failure = None
             self._asked = asked
+            self._before = None
             self._speech = None
             self._unclaimed.clear()
 
@@ -88,29 +93,53 @@ class Conversation:
                 self.session.record(self._list.presented(said), format=FORMAT)
 
     def _bind(self, said: list[Said]) -> None:
-        """Which of the new dicts are what is stored already."""
+        """Finds which of the new dicts are stored already, and stores those of the running turn."""
         fresh = [(live, words) for live, words in said if not self._list.has(live)]
         self._bind_asked(fresh)
-        answers = [each for each in fresh if each[0].get("role") == "assistant"]
-        left = []
-        for live, words in answers:
+        # Hermes writes its list before it asks the model: at first it ends with the question.
+        if self._before is None and said:
+            self._before = said[-1][0]
+        places = [place for place, each in enumerate(said) if each[0] is self._before]
+        of_turn: list[Said] = []
+        if places and self.turn is not None:
+            of_turn = said[places[-1] + 1 :]
+        last = self._last_answer(of_turn)
+        for live, words in fresh:
             speech = self._spoken_as(words)
+            # What Hermes has changed the words of: its newest answer is what was spoken last.
+            if speech is None and live is last:
+                speech = self._speech
             if speech is not None:
                 self._claim(live, words, speech)
-            elif not self._bind_cut(live, words):
-                left.append((live, words))
-        # What Hermes has changed the words of: the newest answer is what was spoken last.
-        if left and self._speech is not None and self._speech.text:
-            self._claim(*left[-1], self._speech)
+            elif not self._bind_cut(live, words) and any(
+                live is other for other, _ in of_turn
+            ):
+                self._add(live, words)
+
+    def _last_answer(self, of_turn: list[Said]) -> Live | None:
+        for live, _ in reversed(of_turn):
+            if live.get("role") == "assistant":
+                return None if self._list.has(live) else live
+        return None
+
+    def _add(self, live: Live, words: Payload) -> None:
+        """A message that the running turn has stored by now; late, where another has taken over."""
+        assert self.turn is not None
+        with contextlib.suppress(Overtaken):
+            self.turn.add(words, FORMAT)
+        self._list.bind(live, [words.copy()])
 
     def _bind_asked(self, fresh: list[Said]) -> None:
         asked = [live for live, _ in fresh if live.get("role") == "user"]
         if asked and self._asked:
+            self._before = asked[-1]
             self._list.bind(asked[-1], self._asked)
             self._asked = []
 
     def _spoken_as(self, words: Payload) -> Speech | None:
         text = _text(words)
+        if words["role"] != "assistant":
+            return None
         spoken = [*self._unclaimed, *filter(None, (self._speech,))]
         for speech in spoken:
             if text and speech.text.strip() == text:
