@@ -81,7 +81,8 @@ def test_a_refused_row_waits_through_a_restart_and_is_written_once(db, monkeypat
         assert db.append_message(session_id="s1", role="user", content="One.") == -1
         assert db.append_message(session_id="s1", role="assistant", content="Two.") == -1
         other.execute("ROLLBACK")
-    serving_at(db.db_path).backlog = backlog.Backlog(serving_at(db.db_path).store)
+    serving = serving_at(db.db_path)
+    serving.backlog = backlog.Backlog(serving.store, serving.world)
     assert loaded(db) == ["One.", "Two."]
     fill(db, "Three.")
     assert loaded(db) == transcript(db) == ["One.", "Two.", "Three."]

@@ -76,11 +76,11 @@ def step_of(messages):
             last, text = place, words
     if last is None:
         return {"text": "Hello."}
-    # Several questions may have been glued into one: the last of them is the one that is asked.
-    scripts = re.findall(r"DO: (\[.*\])", text)
+    # Several questions may have been glued into one: the last of them is answered.
+    asked = (_NOTE.sub("", text).strip() or "nothing").splitlines()[-1]
+    scripts = re.findall(r"DO: (\[.*\])", asked)
     if not scripts:
-        asked = _NOTE.sub("", text).strip() or "nothing"
-        return {"text": f"Noted: {asked.splitlines()[-1][:60]}"}
+        return {"text": f"Noted: {asked[:60]}"}
     steps = json.loads(scripts[-1])
     rounds = sum(message["role"] == "assistant" for message in messages[last + 1 :])
     return steps[rounds] if rounds < len(steps) else {"text": "All done here."}

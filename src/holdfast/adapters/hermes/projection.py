@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -88,7 +87,7 @@ def _appending(base: Any) -> Callable[..., int]:
             if _is_known(serving, row):
                 return REFUSED
         # A row in the backlog is known by its time, if it is tried again.
-        row["timestamp"] = _time_of(row.get("timestamp"))
+        row["timestamp"] = _time_of(row.get("timestamp"), serving)
         if _write_backlog(self, base, serving, look=False):
             try:
                 return int(append(self, **row))
@@ -100,11 +99,11 @@ def _appending(base: Any) -> Callable[..., int]:
     return append_message
 
 
-def _time_of(given: Any) -> float:
+def _time_of(given: Any, serving: Serving) -> float:
     try:
         return float(given.timestamp() if hasattr(given, "timestamp") else given)
     except (TypeError, ValueError):
-        return time.time()
+        return serving.world.now() / 1000
 
 
 def _is_known(serving: Serving, row: dict[str, Any]) -> bool:
@@ -247,7 +246,8 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
         if session is None:
             return
         turn = last_turn(session)
-        if turn.end == "abandoned":
+        # A turn that has completed has written its rows, or has them in the backlog.
+        if turn.end not in (None, "completed"):
             _write_missing(db, base, session_id, turn)
     except (HoldfastError, OSError) as error:
         log.warning("rows of %s may be missing: %s", session_id, error)
@@ -263,7 +263,7 @@ def _write_missing(db: Any, base: Any, session_id: str, turn: LastTurn) -> None:
             row["finish_reason"] = "interrupted"
         elif message.role == "assistant":
             row["finish_reason"] = message.finish or "stop"
-        log.warning("a row of %s is written anew: it was cut off by a kill", session_id)
+        log.warning("a row of %s is written anew: it was cut off", session_id)
         base.append_message(
             db, session_id=session_id, timestamp=message.at / 1000, **row
         )

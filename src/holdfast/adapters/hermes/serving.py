@@ -12,6 +12,7 @@ import holdfast
 from holdfast import Session, Store, Turn
 from holdfast.adapters.hermes.rows.backlog import Backlog
 from holdfast.errors import NotFound
+from holdfast.runtime.clock import RealWorld, World
 
 FILE = "holdfast.db"
 """The store's name, beside `state.db`."""
@@ -28,7 +29,8 @@ class Serving:
     def __init__(self, db_path: Path) -> None:
         self.db_path = db_path
         self.store: Store = holdfast.open(db_path.with_name(FILE))
-        self.backlog = Backlog(self.store)
+        self.world: World = RealWorld()
+        self.backlog = Backlog(self.store, self.world)
 
     def conversation(self, session_id: str) -> Session:
         """The session of a Hermes session, made if there is none."""

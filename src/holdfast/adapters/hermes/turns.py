@@ -32,6 +32,7 @@ from holdfast.adapters.hermes.streams import (
     stop,
 )
 from holdfast.errors import HoldfastError, NotFound, SessionBusy
+from holdfast.runtime.clock import World
 
 log = logging.getLogger("holdfast.hermes")
 
@@ -62,7 +63,7 @@ def patch_run_agent(module: ModuleType) -> None:
         # A call inside a call of the same agent is part of that one's turn.
         if serving is None or running_turn(self) is not None:
             return run(self, user_message, *more, **named)
-        call = Call(run, user_message, more, named)
+        call = AgentCall(run, user_message, more, named)
         return call.made(self, serving)
 
     @functools.wraps(flush)
@@ -157,7 +158,7 @@ def _conversation(agent: Any, serving: Serving) -> Conversation:
     return conversation
 
 
-class Call:
+class AgentCall:
     """One call of `run_conversation`."""
 
     def __init__(
@@ -178,7 +179,7 @@ class Call:
         try:
             conversation = _conversation(agent, serving)
             self._keep_history(agent, conversation)
-            turn, has_waited = self._open(agent, conversation)
+            turn, has_waited = self._open(agent, conversation, serving.world)
         except (HoldfastError, OSError) as error:
             log.error("a message of the user can't be stored: %s", error)
             return self._refused(agent, error)
@@ -193,24 +194,26 @@ class Call:
             said = _said(agent, history, agent._holdfast_is_scaffolding)
             conversation.record([(live, plain(live)) for live, _ in said])
 
-    def _open(self, agent: Any, conversation: Conversation) -> tuple[Turn, bool]:
+    def _open(
+        self, agent: Any, conversation: Conversation, world: World
+    ) -> tuple[Turn, bool]:
         """A turn for this call, and whether another's had to be waited for."""
         asked = self._asked()
         taken = receipts.claim(agent, self._user_message)
-        started = time.monotonic()
+        started = world.tick()
         on_busy = "refuse"
         while True:
             try:
                 turn = _turn(conversation.session, asked, taken, on_busy)
                 break
             except SessionBusy:
-                on_busy = _patience(conversation.session_id, time.monotonic() - started)
+                on_busy = _patience(conversation.session_id, world.tick() - started)
                 time.sleep(LOOK_S)
         stored = [
             dict(message.payload) for message in _asked_of(conversation.session, turn)
         ]
         conversation.begin(turn, stored)
-        return turn, on_busy != "refuse" or time.monotonic() - started > LOOK_S
+        return turn, on_busy != "refuse" or world.tick() - started > LOOK_S
 
     def _asked(self) -> Payload | None:
         """What the user says; None in a turn that Hermes resumes by itself."""

@@ -6,12 +6,12 @@ it is written.
 """
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 from holdfast import Message, Session, Store
 from holdfast.errors import HoldfastError, NotFound
+from holdfast.runtime.clock import World
 
 KEY = "hermes-backlog"
 AGAIN_S = 5.0
@@ -21,8 +21,9 @@ AGAIN_S = 5.0
 class Backlog:
     """The calls that one `state.db` has refused."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, world: World) -> None:
         self._store = store
+        self._world = world
         self._refused_at = float("-inf")
         self._may_wait = True
 
@@ -30,13 +31,13 @@ class Backlog:
         """Keeps a call that was refused."""
         words = json.dumps({"call": call, "named": named}, default=str)
         self._store.accept(KEY, {"role": "user", "content": words})
-        self._refused_at = time.monotonic()
+        self._refused_at = self._world.tick()
         self._may_wait = True
 
     @property
     def is_closed(self) -> bool:
         """Whether a call was refused just now, so that the next one is not tried."""
-        return time.monotonic() - self._refused_at < AGAIN_S
+        return self._world.tick() - self._refused_at < AGAIN_S
 
     def write(self, make: Callable[[str, dict[str, Any]], None], *, look: bool) -> bool:
         """Makes the calls that wait, in order; whether none is left. With `look`, those of other
@@ -53,7 +54,7 @@ class Backlog:
             try:
                 make(kept["call"], kept["named"])
             except Exception:
-                self._refused_at = time.monotonic()
+                self._refused_at = self._world.tick()
                 return False
             self._settle(session, message)
         self._may_wait = False

@@ -67,9 +67,9 @@ def _found(session: Session, after: int) -> tuple[int | None, int, str | None]:
 
 
 def last_cut(session: Session) -> list[dict[str, Any]]:
-    """The answers of the last turn that were cut off by a kill, as they are stored."""
+    """The answers of the last turn that were cut off, as they are stored."""
     turn = last_turn(session)
-    if turn.end != "abandoned":
+    if turn.end in (None, "completed"):
         return []
     cut = []
     for message in turn.messages:
