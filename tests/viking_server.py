@@ -216,6 +216,7 @@ def _cut(connection: socket.socket) -> None:
 def _handler(server: VikingServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def setup(self) -> None:
             super().setup()
