@@ -325,6 +325,28 @@ def test_a_visit_reads_no_more_of_a_long_history(viking, client, store, monkeypa
     assert viking.live(KEY)[-1] == "one more" and sum(read) < 200
 
 
+def test_a_session_of_another_store_or_tenant_is_refused(client, store, tmp_path):
+    with holdfast.open(tmp_path / "other.db") as other:
+        with pytest.raises(BadArgument):
+            client.send(other.session(KEY))
+    with pytest.raises(BadArgument):
+        client.add_message(store.for_tenant("acme").session(KEY), "user", "x")
+
+
+def test_a_callback_that_raises_stops_nothing(viking, store):
+    told = []
+
+    def on_problem(id, problem):
+        told.append(id)
+        raise RuntimeError(problem)
+
+    viking.next("busy")
+    with Client(viking.url, store=store, on_problem=on_problem) as client:
+        add(client, "m0")
+        assert client.flush()
+    assert told == [KEY] and viking.live(KEY) == ["m0"]
+
+
 def test_what_is_no_message_is_refused_before_it_is_stored(client, store):
     with pytest.raises(BadArgument):
         client.add_message(KEY, "tool", "x")

@@ -39,9 +39,9 @@ def counted(http: HttpConnection, viking_id: str) -> tuple[int, int] | None:
     answer = http.session("GET", viking_id)
     if answer.missing:
         return None
-    if not answer.ok or not isinstance(answer.result, dict):
+    if not answer.ok:
         raise NotNow(answer)
-    return _whole(answer.result, "message_count"), _whole(answer.result, "commit_count")
+    return _whole(answer, "message_count"), _whole(answer, "commit_count")
 
 
 def look(
@@ -86,9 +86,9 @@ def _context(http: HttpConnection, viking_id: str) -> list[Any] | None:
     answer = http.session("GET", viking_id, f"/context?token_budget={ALL_TOKENS}")
     if answer.missing:
         return None
-    if not answer.ok or not isinstance(answer.result, dict):
+    if not answer.ok:
         raise NotNow(answer)
-    messages = answer.result.get("messages")
+    messages = answer.fields.get("messages")
     if not isinstance(messages, list):
         raise NotNow("its context has no list of messages")
     # Checkpoints are made for the context, and are no messages of the session.
@@ -111,11 +111,14 @@ def _archive(http: HttpConnection, viking_id: str, archive: str) -> set[str]:
     answer = http.session("GET", viking_id, f"/archives/{archive}")
     if answer.missing:
         return set()
-    if not answer.ok or not isinstance(answer.result, dict):
+    if not answer.ok:
         raise NotNow(answer)
-    return source_ids(answer.result.get("messages") or ())
+    return source_ids(answer.fields.get("messages") or ())
 
 
-def _whole(result: dict[str, Any], name: str) -> int:
-    value = result.get(name)
-    return value if isinstance(value, int) else 0
+def _whole(answer: HttpAnswer, name: str) -> int:
+    value = answer.fields.get(name)
+    # Without its counters nothing can be told: a 0 would pass for a wiped session.
+    if not isinstance(value, int):
+        raise NotNow(f"its answer has no {name}")
+    return value

@@ -27,6 +27,7 @@ from holdfast.errors import (
     AlreadyAccepted,
     BadArgument,
     HoldfastError,
+    SessionEnded,
     StoreUnavailable,
 )
 
@@ -114,6 +115,12 @@ class Client:
             id = found.append(given, format=FORMAT, event_id=event_id)
         except AlreadyAccepted as known:
             id = known.message_id
+        except SessionEnded:
+            if not isinstance(session, str):
+                raise
+            # The key was reset in this very moment: what is said now belongs to its next session.
+            found = self._session(session)
+            id = found.append(given, format=FORMAT, event_id=event_id)
         self._wake(found)
         return id
 
@@ -191,13 +198,13 @@ class Client:
         query = "" if token_budget is None else f"?token_budget={token_budget}"
         answer = http.session("GET", log.viking_id, f"/context{query}")
         http.close()
-        if not answer.ok or not isinstance(answer.result, dict):
+        if not answer.ok:
             raise StoreUnavailable(
                 where=f"OpenViking session {log.viking_id}",
                 problem=str(answer),
                 remedy="Messages go on being stored here",
             )
-        return answer.result
+        return answer.fields
 
     def report(self, session: AnySession) -> DeliveryReport:
         """How far a session has come, and what became of its commits."""
@@ -252,9 +259,13 @@ class Client:
     def _session(self, session: AnySession) -> Session:
         if isinstance(session, str):
             return self._store.session(session)
-        if isinstance(session, AsyncSession):
-            return Session(session._log)
-        return session
+        log = session._log
+        is_here = log.engine is self._store._work.engine
+        if not is_here or log.tenant != self._store.tenant:
+            takes = "a key, or a session of the client's own store and tenant"
+            raise BadArgument(parameter="session", takes=takes, given=repr(session))
+        # A face of our own: one that the caller has may be asyncio's.
+        return Session(log)
 
     def _wake(self, session: Session) -> None:
         # Mostly it is due already: then its delivery log need not be opened.

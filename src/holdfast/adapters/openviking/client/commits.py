@@ -5,7 +5,8 @@ may fail. A commit is never sent again blindly: when its answer was lost, what i
 looked for first.
 """
 
-from typing import Any, Literal
+import json
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -49,10 +50,11 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
     visit.position = replace(visit.position, committing=logged.id)
     visit.about_to_send()
     answer = visit.send("/commit", wish.options)
-    result = answer.result if isinstance(answer.result, dict) else {}
+    result = answer.fields
     if answer.ok and result.get("archived"):
         archive = str(result.get("archive_uri")).rpartition("/")[2]
         _accept(visit, logged, wish, archive, result.get("task_id"))
+    # A session that is not there has never had a message.
     elif answer.ok or answer.missing:
         why = str(result.get("reason") or "there was nothing to commit")
         _end(visit, logged, "skipped", why)
@@ -88,35 +90,38 @@ def _accept(
     archive: str,
     task: str | None,
 ) -> None:
+    before = visit.position.since
     since = _since(visit, wish)
-    kept_from = visit.position.since if _keeps(wish) and since is None else None
-    record = CommitAccepted(logged.id, archive, task, kept_from)
-    after = since or visit.position.sent
-    visit.position = accepted(visit.position, record, seq=logged.seq, since=after)
+    record = CommitAccepted(logged.id, archive, task)
+    if since is None:
+        record = CommitAccepted(logged.id, archive, task, kept_from=before)
+        # Until that is known, none of them counts as live: what a commit has archived must never
+        # be taken for lost.
+        since = visit.position.sent
+    visit.position = accepted(visit.position, record, seq=logged.seq, since=since)
+    # The answer does not tell how many are left.
     counts = counted(visit.http, visit.viking_id)
     if counts is not None:
         visit.position = replace(visit.position, live=counts[0])
     visit.store(record)
 
 
-def _keeps(wish: CommitRequested) -> bool:
-    """Whether some messages stay live."""
-    options = wish.options
-    return bool(options.get("keep_recent_count") or options.get("retention_mode"))
-
-
 def _since(visit: Visit, wish: CommitRequested) -> LogPlace | None:
     """After which message all are still live; None where that is seen only when its task is over:
     in turns it keeps what fits a budget, and of others' messages we know nothing.
     """
-    kept = wish.options.get("keep_recent_count") or 0
-    if not kept or wish.options.get("retention_mode"):
+    if wish.options.get("retention_mode"):
         return None
+    kept = wish.options.get("keep_recent_count") or 0
+    if not kept:
+        return visit.position.sent
     ours = visit.acknowledged()
     if len(ours) != visit.position.live:
         return None
     gone = ours[: max(0, len(ours) - kept)]
-    return gone[-1] if gone else visit.position.since
+    if not gone:
+        return visit.position.since
+    return gone[-1]
 
 
 def _end(visit: Visit, logged: LoggedRecord, state: CommitEnd, problem: str) -> None:
@@ -147,7 +152,8 @@ def resolve_commit(visit: Visit) -> None:
         return
     after, lost = compared(visit.position, ours, seen)
     visit.position = replace(after, committing="", doubt_at=None)
-    visit.store(*([lost] if lost is not None else []))
+    if lost is not None:
+        visit.store(lost)
 
 
 def _task_of(visit: Visit, archive: str) -> str | None:
@@ -155,11 +161,11 @@ def _task_of(visit: Visit, archive: str) -> str | None:
     answer = visit.http.ask(
         "GET", "/api/v1/tasks", task_type="session_commit", resource_id=visit.viking_id
     )
-    tasks = answer.result if isinstance(answer.result, list) else []
-    for task in tasks:
-        result = task.get("result") if isinstance(task, dict) else None
-        address = result.get("archive_uri") if isinstance(result, dict) else None
-        if isinstance(address, str) and address.rpartition("/")[2] == archive:
+    if not isinstance(answer.result, list):
+        return None
+    for task in answer.result:
+        # The address of the archive is in the task's result; by what name is not promised.
+        if f"/{archive}" in json.dumps(task.get("result")):
             return str(task["task_id"])
     return None
 
@@ -172,24 +178,27 @@ def follow_tasks(visit: Visit) -> float | None:
             visit.position = without_task(visit.position, commit.request)
             _learn_what_was_kept(visit, commit)
             visit.store(ended)
-    return POLL_S if visit.position.tasks else None
+    if not visit.position.tasks:
+        return None
+    return POLL_S
 
 
 def _ended(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:
-    state: dict[str, Any] = {}
-    if commit.task is not None:
-        answer = visit.http.ask("GET", f"/api/v1/tasks/{commit.task}")
-        if not answer.ok and not answer.missing:
-            raise NotNow(answer)
-        if answer.ok and isinstance(answer.result, dict):
-            state = answer.result
-    status = state.get("status")
+    if commit.task is None:
+        return _ended_without_task(visit, commit)
+    answer = visit.http.ask("GET", f"/api/v1/tasks/{commit.task}")
+    # OpenViking forgets tasks after a while.
+    if answer.missing:
+        return _ended_without_task(visit, commit)
+    if not answer.ok:
+        raise NotNow(answer)
+    status = answer.fields.get("status")
     if status == "completed":
         return CommitEnded(commit.request, "completed")
     if status in ("failed", "cancelled"):
-        why = str(state.get("error") or status)[:PROBLEM_MAX]
+        why = str(answer.fields.get("error") or status)[:PROBLEM_MAX]
         return CommitEnded(commit.request, "failed", why)
-    return None if status is not None else _ended_without_task(visit, commit)
+    return None
 
 
 def _ended_without_task(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:

@@ -34,6 +34,11 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     problem: str = ""
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """The result, where it is an object; else an empty one."""
+        return self.result if isinstance(self.result, dict) else {}
+
+    @property
     def ok(self) -> bool:
         """Whether it was done, and its answer says so."""
         return self.fate == "answered" and 200 <= self.status < 300

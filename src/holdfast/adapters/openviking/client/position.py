@@ -135,12 +135,14 @@ def compared(
     that it had acknowledged.
     """
     there = seen.live | seen.archived
-    lost = [place for place in ours if place.id not in there | {*position.refused}]
+    lost = [place for place in ours if place.id not in there]
     # While an archive is pending, what was taken for live may go into it: the next look has to read
     # that archive, too.
     archives = position.archives if seen.pending else seen.archives
     after = replace(position, live=seen.count, archives=archives)
-    if not seen.exists and position.live is not None or _is_older(position, seen):
+    # Archives are gone, too: the whole session was lost, or put back from a backup.
+    is_older = seen.archives < position.archives
+    if is_older or (not seen.exists and position.live is not None):
         return _from_the_start(after, ours, seen)
     if lost and seen.archives > position.archives:
         # Not sent again: an archive that fails whenever it is made would have it sent for ever.
@@ -154,11 +156,6 @@ def compared(
         misplaced = sum(place.seq > lost[0].seq for place in later)
         return back, MessagesLost(len(lost), "wiped", misplaced)
     return _went_on(after, ours, seen), None
-
-
-def _is_older(position: Position, seen: SeenThere) -> bool:
-    """Whether archives are gone: the whole session was lost, or put back from a backup."""
-    return seen.archives < position.archives
 
 
 def _from_the_start(
@@ -177,8 +174,9 @@ def _went_on(position: Position, ours: Sequence[LogPlace], seen: SeenThere) -> P
     sent = {place.id for place in ours}
     since = position.since
     for place in ours:
-        # Archived by somebody else's commit; a later look must not miss it among the live ones.
-        if place.id in seen.archived and place.id not in seen.live:
+        # Archived by somebody else's commit: a later look must not miss it among the live ones.
+        is_archived = place.id in seen.archived and place.id not in seen.live
+        if is_archived and place.seq > since.seq:
             since = place
     known = (seen.live | seen.archived) - sent
     return replace(position, since=since, known=tuple(sorted(known)))

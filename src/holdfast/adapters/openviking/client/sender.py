@@ -91,8 +91,8 @@ def _send_messages(visit: Visit, upto: int | None) -> bool:
 def _send_batch(visit: Visit, batch: OutgoingBatch) -> None:
     visit.about_to_send()
     answer = visit.send("/messages/batch", {"messages": batch.bodies})
-    if answer.ok and isinstance(answer.result, dict):
-        _count(visit, answer.result, len(batch.bodies))
+    if answer.ok:
+        _count(visit, answer.fields, len(batch.bodies))
         visit.memory.width = min(BATCH_MAX, 2 * visit.memory.width)
         _advance(visit, batch)
     elif answer.refused:
@@ -105,8 +105,11 @@ def _count(visit: Visit, result: dict[str, Any], sent: int) -> None:
     """Adds what was sent to the counter. If the answer has another number, others write there, too,
     or what was there is gone: that calls for a look.
     """
-    added = result.get("added", sent)
-    expected = (visit.position.live or 0) + (added if isinstance(added, int) else sent)
+    added = result.get("added")
+    # A message of several tool parts becomes several there.
+    if isinstance(added, int):
+        sent = added
+    expected = (visit.position.live or 0) + sent
     visit.position = replace(visit.position, live=expected)
     if result.get("message_count") != expected:
         visit.unchecked()

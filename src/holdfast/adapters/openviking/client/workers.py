@@ -134,17 +134,20 @@ class Workers:
         """
         http = self._connect()
         try:
-            with self._changed:
-                waiting = [
-                    each for each in self._due.values() if each.due_at is not None
-                ]
-            for due in waiting:
-                due.due_at = None
+            for due in self._take_all():
                 self._visit(due, http)
         finally:
             http.close()
         with self._changed:
             return self._next_s()
+
+    def _take_all(self) -> list[DueSession]:
+        """All sessions that nobody visits now; they are the caller's."""
+        with self._changed:
+            taken = [due for due in self._due.values() if due.due_at is not None]
+            for due in taken:
+                due.due_at = None
+        return taken
 
     def _all_sent(self) -> bool:
         return all(due.is_sent for due in self._due.values())
@@ -208,5 +211,10 @@ class Workers:
         if not problem or problem == due.problem:
             return
         _logger.warning("OpenViking session %s: %s", due.log.viking_id, problem)
-        if self._on_problem is not None:
+        if self._on_problem is None:
+            return
+        try:
             self._on_problem(due.log.viking_id, problem)
+        except Exception:
+            # It is the caller's, and sending must not end with it.
+            _logger.exception("on_problem has raised")
