@@ -38,8 +38,7 @@ class Scripted:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.halfway, self.go_on = threading.Event(), threading.Event()
         self.numbers = count(1)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.model = self  # type: ignore[attr-defined]
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -54,6 +53,10 @@ class Scripted:
 
     def id(self, prefix: str) -> str:
         return f"{prefix}_{next(self.numbers):024d}"
+
+    def step(self, body: dict[str, Any]) -> dict[str, Any]:
+        """What is answered to a request."""
+        return step_for(body.get("messages") or body.get("input") or [])
 
 
 def step_for(messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -92,6 +95,13 @@ def _texts(content: Any) -> list[str]:
     ]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing: programs that are killed leave connections behind."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -121,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         if answer is None:
             self._json({"input_tokens": len(raw) // 4})
             return
-        step = step_for(body.get("messages") or body.get("input") or [])
+        step = self.model.step(body)
         if "status" in step:
             error = {"type": "api_error", "message": "scripted failure"}
             self._json({"type": "error", "error": error}, step["status"])
@@ -249,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
                     "arguments": json.dumps(arguments),
                 }
 
-    # Chat Completions, which nobody here asks for as a stream.
+    # Chat Completions.
 
     def _chat(self, body: dict[str, Any], step: dict[str, Any], size: int) -> None:
         calls = [
@@ -260,18 +270,50 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for name, arguments in step.get("tools", ())
         ]
-        said = {"role": "assistant", "content": _said(step) or None} | (
-            {"tool_calls": calls} if calls else {}
-        )
-        choice = {"index": 0, "message": said, "finish_reason": "tool_calls" if calls else "stop"}
         usage = {"prompt_tokens": size, "completion_tokens": 20, "total_tokens": size + 20}
         whole = {
             "id": self.model.id("chatcmpl"),
             "object": "chat.completion",
             "created": 1_790_000_000,
+            "model": body.get("model"),
         }
-        if self._goes_on(step):
-            self._json({**whole, "model": body.get("model"), "choices": [choice], "usage": usage})
+        finish = "tool_calls" if calls else "stop"
+        if body.get("stream"):
+            self._chat_stream(whole, step, calls, finish, usage)
+        elif self._goes_on(step):
+            said = {"role": "assistant", "content": _said(step) or None} | (
+                {"tool_calls": calls} if calls else {}
+            )
+            choice = {"index": 0, "message": said, "finish_reason": finish}
+            self._json({**whole, "choices": [choice], "usage": usage})
+
+    def _chat_stream(
+        self,
+        whole: dict[str, Any],
+        step: dict[str, Any],
+        calls: list[dict[str, Any]],
+        finish: str,
+        usage: dict[str, int],
+    ) -> None:
+        head = {**whole, "object": "chat.completion.chunk"}
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        if "think" in step:
+            deltas.append({"reasoning_content": step["think"]})
+        deltas += [{"content": word} for word in _words(_said(step))]
+        self._start()
+        for delta in deltas:
+            choice = {"index": 0, "delta": delta, "finish_reason": None}
+            self._data({**head, "choices": [choice]})
+        if not self._goes_on(step):
+            return
+        for index, call in enumerate(calls):
+            delta = {"tool_calls": [{"index": index, **call}]}
+            choice = {"index": 0, "delta": delta, "finish_reason": None}
+            self._data({**head, "choices": [choice]})
+        choice = {"index": 0, "delta": {}, "finish_reason": finish}
+        self._data({**head, "choices": [choice]})
+        self._data({**head, "choices": [], "usage": usage})
+        self._data("[DONE]")
 
     # What they share.
 
@@ -300,6 +342,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
+
+    def _data(self, value: Any) -> None:
+        words = value if isinstance(value, str) else json.dumps(value)
+        self.wfile.write(f"data: {words}\n\n".encode())
+        self.wfile.flush()
 
     def _event(self, kind: str, **more: Any) -> None:
         self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode())
