@@ -33,16 +33,18 @@ COMMANDS = {
     "doctor": "Find out what is wrong with a store, and write a healed copy.",
     "import": "Import the sessions of another program.",
     "export": "Write a session out, for programs or for people.",
+    "serve-openviking": "Serve OpenViking's session endpoints from a store.",
     "completion": "Print a script that completes commands in your shell.",
     "demo": "Kill an agent in the middle of a sentence; see what is kept.",
 }
 
-# `import` can't be the name of a module, `export` is the same command in two places,
-# and the demo has a folder of its own.
+# `import` can't be the name of a module, nor one with a hyphen; `export` is the same command
+# in two places, and the demo has a folder of its own.
 _ELSEWHERE = {
     "import": "commands.import_stores",
     "export": "commands.sessions.export",
     "demo": "demo.command",
+    "serve-openviking": "commands.serve_openviking",
 }
 
 

@@ -23,8 +23,10 @@ survives interrupts and crashes. Start with `holdfast demo`."""
 
 INSTALL = (
     "{missing} is not there, which this command needs. Install it with: pip install "
-    "'holdfast[cli]'"
+    "'holdfast[{extra}]'"
 )
+EXTRAS = {"rich": "cli", "starlette": "server", "uvicorn": "server"}
+"""What a command may need, and the extra that brings it."""
 SHARED = {"--store": 1, "--tenant": 1, "--json": 0}
 """Options that may stand before the command too, with the number of words that follow them."""
 
@@ -95,10 +97,10 @@ def _explained(error: Exception) -> tuple[int, str]:
         return codes.code_of(error), str(error)
     if isinstance(error, ModuleNotFoundError):
         missing = (error.name or "").partition(".")[0]
-        # Only what the extra installs: any other module that is missing is a defect of
+        # Only what the extras install: any other module that is missing is a defect of
         # ours.
-        if missing == "rich":
-            return codes.USAGE, INSTALL.format(missing=missing)
+        if missing in EXTRAS:
+            return codes.USAGE, INSTALL.format(missing=missing, extra=EXTRAS[missing])
     if isinstance(error, OSError):
         # An error of writing to a stream names no file; the only stream written to is
         # the output.

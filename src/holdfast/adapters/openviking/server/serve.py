@@ -1,0 +1,143 @@
+"""Serving: the address, the tokens, and the server's life from its start to its end."""
+
+import base64
+import ipaddress
+import os
+import re
+import socket
+import stat
+from collections.abc import Callable
+
+import uvicorn
+
+from holdfast.adapters.openviking.server.app import Tokens, app
+from holdfast.adapters.openviking.server.extraction import Extraction
+from holdfast.adapters.openviking.server.extractor import Extractor
+from holdfast.adapters.openviking.server.service import Service
+from holdfast.adapters.openviking.server.sessions.directory import Directory, Identity
+from holdfast.errors import BadArgument
+from holdfast.runtime.clock import World
+from holdfast.runtime.open_store import OpenStore, open_at
+
+HOST, PORT = "127.0.0.1", 1933
+"""Where OpenViking's own server listens, and its clients look, unless told otherwise."""
+TOKEN_BYTES = 24
+TOKEN_MIN = 16
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
+
+
+def serve(
+    where: str,
+    *,
+    tenant: str = "default",
+    host: str = HOST,
+    port: int = PORT,
+    tokens: Tokens | None = None,
+    extractor: Extractor | None = None,
+    tell: Callable[[str, str | None], None],
+) -> None:
+    """Serves the store at `where` until the process is told to end. `tell` is called with the
+    address once it is served, and with the token if it was made here.
+
+    Without `tokens`, a fresh one is made; an address that other machines can reach needs some.
+    """
+    if tokens is None and not is_loopback(host):
+        takes = "a loopback address, unless there is a file of tokens"
+        raise BadArgument(parameter="host", takes=takes, given=host)
+    store = open_at(where, tenant=tenant)
+    try:
+        made = None
+        if tokens is None:
+            made = fresh_token(store.world)
+            tokens = {made: Identity()}
+        with _listening(host, port) as listener:
+            shown = f"[{host}]" if ":" in host else host
+            address = f"http://{shown}:{listener.getsockname()[1]}"
+            _run(store, tokens, extractor, listener, lambda: tell(address, made))
+    finally:
+        store.close()
+
+
+def _run(
+    store: OpenStore,
+    tokens: Tokens,
+    extractor: Extractor | None,
+    listener: socket.socket,
+    ready: Callable[[], None],
+) -> None:
+    directory = Directory(store)
+    extraction = None
+    if extractor is not None:
+        extraction = Extraction(directory, extractor, store.world)
+        extraction.start(tokens.values())
+    service = Service(directory, extraction, store.world)
+    # Nothing below a warning, and no line for a request: addresses name sessions.
+    config = uvicorn.Config(
+        app(service, tokens), log_level="warning", access_log=False, lifespan="off"
+    )
+    ready()
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        if extraction is not None:
+            extraction.stop()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # Before anybody is told of it: whoever hears of the address can connect.
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def fresh_token(world: World) -> str:
+    """A token that nobody can guess."""
+    return base64.urlsafe_b64encode(world.chance(TOKEN_BYTES)).decode()
+
+
+def tokens_in(path: str) -> Tokens:
+    """The tokens in a file, one to a line, each with the account and the user that it is for; a
+    token alone is for the default user. Lines that begin with # are left out.
+    """
+    if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+        takes = "a file that only its owner can read (chmod 600)"
+        raise BadArgument(parameter="token-file", takes=takes, given=path)
+    found: dict[str, Identity] = {}
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            token, *owner = words
+            if len(token) < TOKEN_MIN or len(owner) not in (0, 2) or token in found:
+                raise _bad_line(path, number)
+            if not all(_NAME.fullmatch(name) for name in owner):
+                raise _bad_line(path, number)
+            found[token] = Identity(*owner)
+    if not found:
+        raise BadArgument(parameter="token-file", takes="some tokens", given="none")
+    return found
+
+
+def _bad_line(path: str, number: int) -> BadArgument:
+    # Not the line itself: it has a token in it.
+    takes = f"lines of a token ({TOKEN_MIN} letters or more), or a token, an account and a user"
+    given = f"line {number} of {path}"
+    return BadArgument(parameter="token-file", takes=takes, given=given)

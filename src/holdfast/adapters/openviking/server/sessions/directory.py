@@ -1,0 +1,134 @@
+"""Whose sessions there are: from an account, a user and a session's name to the session.
+
+Each user of each account is a tenant of the store (I-19): what belongs to another is not there. A
+name is the key of a session; one that was deleted and made again is another session.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.adapters.openviking.server.sessions.session_handle import SessionHandle
+from holdfast.engine.protocol import SessionState
+from holdfast.runtime.changes.erase import erase
+from holdfast.runtime.changes.open_session import open_session
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.open_store import OpenStore
+from holdfast.runtime.plans.plan import run
+
+PREFIX = "openviking:"
+HANDLES_MAX = 512
+PAGE = 200
+
+
+class Identity(NamedTuple):
+    """Who asks, as OpenViking names people."""
+
+    account: str = "default"
+    user: str = "default"
+
+
+class Directory:
+    """The sessions of all who may ask. `tenant` is where those of the default user are."""
+
+    def __init__(self, store: OpenStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._stores: dict[Identity, OpenStore] = {Identity(): store}
+        # The ones used last, by session id: what they have read is not read again.
+        self._handles: OrderedDict[str, SessionHandle] = OrderedDict()
+
+    def find(self, identity: Identity, name: str) -> SessionHandle | None:
+        """The session of this name; None when there is none, or it was deleted."""
+        store = self._store_of(identity)
+        state = store.engine.current(store.tenant, PREFIX + name)
+        if state is None or state.ended:
+            return None
+        return self._handle(identity, name, store.session_log(state))
+
+    def find_id(self, identity: Identity, id: str) -> tuple[str, SessionHandle] | None:
+        """The session of this id with its name, if it is this user's."""
+        store = self._store_of(identity)
+        state = store.engine.state(id)
+        if state is None or state.tenant != store.tenant or state.ended:
+            return None
+        name = _name_of(state)
+        if name is None:
+            return None
+        return name, self._handle(identity, name, store.session_log(state))
+
+    def make(self, identity: Identity, name: str) -> SessionHandle:
+        """The session of this name, made if there is none."""
+        found = self.find(identity, name)
+        if found is not None:
+            return found
+        store = self._store_of(identity)
+        log = run(open_session(store, PREFIX + name))
+        return self._handle(identity, name, log)
+
+    def delete(self, handle: SessionHandle) -> None:
+        """Takes all words of a session out of the store."""
+        store = self._store.for_tenant(handle.log.tenant)
+        run(erase(store, handle.log.id, preview=False))
+        with self._lock:
+            self._handles.pop(handle.log.id, None)
+
+    def names(self, identity: Identity) -> Iterator[tuple[str, int]]:
+        """The names of this user's sessions and when each was last used, the latest first."""
+        for state in self._states(identity):
+            name = _name_of(state)
+            if name is not None:
+                yield name, state.active_at
+
+    def unfinished(self, identity: Identity) -> Iterator[str]:
+        """The names of this user's sessions in which an archive waits for its extraction."""
+        store = self._store_of(identity)
+        for state in self._states(identity):
+            name = _name_of(state)
+            # Not kept: a start would push out what is in use.
+            if name is None:
+                continue
+            handle = SessionHandle(store.session_log(state), uri_of(identity, name))
+            if handle.has_unfinished():
+                yield name
+
+    def _states(self, identity: Identity) -> Iterator[SessionState]:
+        store = self._store_of(identity)
+        before: tuple[int, str] | None = None
+        while page := store.engine.sessions(
+            store.tenant, state="open", before=before, limit=PAGE
+        ):
+            yield from page
+            before = page[-1].active_at, page[-1].id
+
+    def _store_of(self, identity: Identity) -> OpenStore:
+        with self._lock:
+            store = self._stores.get(identity)
+            if store is None:
+                # A slash is in no name of an account or a user: no two make one tenant.
+                tenant = f"{identity.account}/{identity.user}"
+                store = self._stores[identity] = self._store.for_tenant(tenant)
+            return store
+
+    def _handle(self, identity: Identity, name: str, log: SessionLog) -> SessionHandle:
+        with self._lock:
+            handle = self._handles.get(log.id)
+            if handle is None:
+                handle = SessionHandle(log, uri_of(identity, name))
+                self._handles[log.id] = handle
+            self._handles.move_to_end(log.id)
+            if len(self._handles) > HANDLES_MAX:
+                self._handles.popitem(last=False)
+            return handle
+
+
+def uri_of(identity: Identity, name: str) -> str:
+    """The address that OpenViking has for a session."""
+    return f"viking://user/{identity.user}/sessions/{name}"
+
+
+def _name_of(state: SessionState) -> str | None:
+    if state.key is None or not state.key.startswith(PREFIX):
+        return None
+    return state.key.removeprefix(PREFIX)

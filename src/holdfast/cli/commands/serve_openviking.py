@@ -1,0 +1,77 @@
+"""`holdfast serve-openviking`: the session endpoints of OpenViking, from a Holdfast store."""
+
+from typing import Any
+
+from holdfast.cli.codes import DONE
+from holdfast.cli.output import Output
+from holdfast.cli.parser import (
+    STORE,
+    STORE_VARIABLE,
+    Parser,
+    default_store,
+    whole_number,
+)
+from holdfast.engine.address import shown
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} [STORE] [options]"
+    place = f"the store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+    parser.add_value("store", "STORE", place, nargs="?", default=default_store())
+    tenant = "the tenant of OpenViking's default user (default: default)"
+    parser.add_value("--tenant", "NAME", tenant, default="default")
+    parser.add_value(
+        "--host", "ADDRESS", "where to listen (default: 127.0.0.1)", default="127.0.0.1"
+    )
+    port = "the port; 0 takes a free one (default: 1933)"
+    parser.add_value("--port", "PORT", port, default=1933, type=whole_number)
+    tokens = "a file of API keys, each with its account and user; without it, one is made and printed"
+    parser.add_value("--token-file", "PATH", tokens)
+    extract = "what makes overviews of archives: an address, or a Python function as module:name"
+    parser.add_value("--extract", "WHAT", extract)
+    parser.add_json()
+
+
+def run(options: Any, out: Output) -> int:
+    """Serve the session endpoints that OpenViking's clients use, from a Holdfast store.
+
+    Sessions, messages, commits, contexts, archives, tool results and tasks. A commit is one entry of the log. With
+    --extract, what is archived stays in the context until an overview was made of it; an extraction that fails is tried
+    again. Without it, a commit takes the messages out of the context at once, as OpenViking does when its working
+    memory is off; the archive has them.
+
+    A line of --token-file is a key, or a key, an account and a user; the file must be its owner's alone. An address
+    that other machines can reach needs that file.
+
+    With --json, one object as soon as it serves: `address`, and `token` if one was made.
+    """
+    # Loaded here: what it is built on takes longer to load than most commands take in all.
+    from holdfast.adapters.openviking.server.extractor import extractor_at
+    from holdfast.adapters.openviking.server.serve import serve, tokens_in
+
+    def tell(address: str, token: str | None) -> None:
+        if out.is_json:
+            out.json({"address": address, "token": token})
+            return
+        out.line(f"Serving {shown(options.store)} to OpenViking's clients at {address}")
+        if token is not None:
+            out.line(f"API key: {token}")
+        # Whoever started this may be waiting for these lines on a pipe.
+        out.flush()
+
+    tokens = None
+    if options.token_file is not None:
+        tokens = tokens_in(options.token_file)
+    extractor = None
+    if options.extract is not None:
+        extractor = extractor_at(options.extract)
+    serve(
+        options.store,
+        tenant=options.tenant,
+        host=options.host,
+        port=options.port,
+        tokens=tokens,
+        extractor=extractor,
+        tell=tell,
+    )
+    return DONE
