@@ -214,5 +214,5 @@ def commit_in(body: Any) -> CommitRequest:
         reset=reset is not None and a_bool(reset, ("body", "reset_context")),
         metadata={}
         if metadata is None
-        else an_object(metadata, ("body", "extraction_metadata")),
+        else an_object(metadata, ("body", "extraction_metadata"), ("event",)),
     )
