@@ -7,8 +7,9 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import holdfast
 import pytest
+
+import holdfast
 from openviking_server import SESSIONS, HttpExtractorStub, Served
 
 pytestmark = pytest.mark.slow

@@ -122,7 +122,8 @@ class ServedSession:
                 self.closed = True
 
     def _say(self, entry: Entry, note: MessageNote) -> None:
-        if note.erased:
+        # A label needs a message to be on: the settings have one of their own, which nobody said.
+        if note.erased or note.origin == SETTINGS:
             return
         whole = payload_of(entry, note)
         outputs = long_outputs(whole, entry.seq)

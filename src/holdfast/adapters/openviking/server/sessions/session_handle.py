@@ -133,7 +133,7 @@ class SessionHandle:
             draft = self.log.draft("label", Labelled(served.settings_message, labels))
             return Write(self.log.id, (draft,), head=served.head)
         # A label needs a message to be on, and a session that is set up has none yet.
-        words = speak("Settings of this session.", NAME, role="system")
+        words = speak("Settings of this session.", NAME, role="system", origin=SETTINGS)
         message = self.log.message(words, turn=None)
         labels["visible_to_model"] = False
         note = Labelled(message.id.hex(), labels, served.head + 1)
