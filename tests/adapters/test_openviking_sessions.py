@@ -9,12 +9,12 @@ import pytest
 import holdfast
 from holdfast.adapters.openviking.server.incoming import CommitRequest, message_in
 from holdfast.adapters.openviking.server.retention import kept
-from holdfast.adapters.openviking.server.sessions.directory import Directory, Identity
+from holdfast.adapters.openviking.server.sessions.directory import Directory, Requester
 from holdfast.doctor.holdfast.laws import LAWS
 from holdfast.errors import SessionEnded
 from holdfast.runtime.open_store import open_at
 
-ME = Identity()
+ME = Requester()
 
 
 @pytest.fixture

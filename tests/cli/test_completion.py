@@ -39,7 +39,7 @@ def test_bash_accepts_the_script(script):
 
 def test_commands_are_completed(script):
     assert complete(script, "holdfast", "") == {*below(""), "--help", "--version"}
-    assert complete(script, "holdfast", "se") == {"sessions"}
+    assert complete(script, "holdfast", "ses") == {"sessions"}
     assert complete(script, "holdfast", "sessions", "") == {*below("sessions"), "--help"}
     assert complete(script, "holdfast", "--store", "x.db", "store", "b") == {"backup"}
 

@@ -25,7 +25,9 @@ def options(parser: Parser) -> None:
     )
     port = "the port; 0 takes a free one (default: 1933)"
     parser.add_value("--port", "PORT", port, default=1933, type=whole_number)
-    tokens = "a file of API keys, each with its account and user; without it, one is made and printed"
+    tokens = (
+        "a file of API keys with their users; without it, a key is made and printed"
+    )
     parser.add_value("--token-file", "PATH", tokens)
     extract = "what makes overviews of archives: an address, or a Python function as module:name"
     parser.add_value("--extract", "WHAT", extract)

@@ -16,29 +16,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from holdfast.adapters.openviking.server.problem import Problem, problem_of
-from holdfast.adapters.openviking.server.service import Service
-from holdfast.adapters.openviking.server.sessions.directory import Identity
+from holdfast.adapters.openviking.server.problem import RequestProblem, problem_of
+from holdfast.adapters.openviking.server.service import ClientRequest, Service
+from holdfast.adapters.openviking.server.sessions.directory import Requester
 from holdfast.errors import HoldfastError
 
 BODY_MAX = 16 << 20
 """A request may be so large, in bytes: a batch of a hundred long messages is smaller."""
-Tokens = Mapping[str, Identity]
+Tokens = Mapping[str, Requester]
 """Who each token is for."""
-Answer = Callable[[Identity, "Asked"], Any]
+Answer = Callable[[Requester, ClientRequest], Any]
 Endpoint = Callable[[Request], Awaitable[Response]]
 NOTHING_ELSE = {"error": None, "telemetry": None, "profile": None}
 """What OpenViking's answers have besides."""
 _log = logging.getLogger("holdfast.openviking")
-
-
-class Asked:
-    """A request: the names in its path, its query, and its body as JSON."""
-
-    def __init__(self, request: Request, body: Any) -> None:
-        self.path: Mapping[str, str] = request.path_params
-        self.query: Mapping[str, str] = request.query_params
-        self.body = body
 
 
 def app(service: Service, tokens: Tokens) -> Starlette:
@@ -72,11 +63,12 @@ def app(service: Service, tokens: Tokens) -> Starlette:
 def _endpoint(answer: Answer, tokens: Tokens) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
-            identity = _identity(request, tokens)
-            asked = Asked(request, await _body(request))
+            requester = _requester(request, tokens)
+            body = await _body(request)
+            asked = ClientRequest(request.path_params, request.query_params, body)
             # On a thread: the store is asked and answers there, and a sync takes its time.
-            result = await run_in_threadpool(answer, identity, asked)
-        except Problem as problem:
+            result = await run_in_threadpool(answer, requester, asked)
+        except RequestProblem as problem:
             return _refusal(problem)
         except HoldfastError as error:
             _log.warning("%s: %s", request.method, error.code)
@@ -85,29 +77,29 @@ def _endpoint(answer: Answer, tokens: Tokens) -> Endpoint:
             # A defect. Not left to the server: it would log the error's words, and they may quote
             # a message.
             _log.error("%s: a defect (%s)", request.method, type(error).__name__)
-            return _refusal(Problem("INTERNAL", "Something went wrong here."))
+            return _refusal(RequestProblem("INTERNAL", "Something went wrong here."))
         return _json({"status": "ok", "result": result, **NOTHING_ELSE})
 
     return endpoint
 
 
-def _identity(request: Request, tokens: Tokens) -> Identity:
+def _requester(request: Request, tokens: Tokens) -> Requester:
     given = request.headers.get("x-api-key", "")
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     if not given and scheme.lower() == "bearer":
         given = bearer.strip()
-    identity = None
+    requester = None
     for token, owner in tokens.items():
         # In a time that does not tell how much of it was right, and all of them.
         if hmac.compare_digest(token.encode(), given.encode()):
-            identity = owner
-    if identity is None:
-        raise Problem("UNAUTHENTICATED", "Missing or invalid API key.")
-    account = request.headers.get("x-openviking-account") or identity.account
-    user = request.headers.get("x-openviking-user") or identity.user
-    if Identity(account, user) != identity:
-        raise Problem("PERMISSION_DENIED", "This API key is another user's.")
-    return identity
+            requester = owner
+    if requester is None:
+        raise RequestProblem("UNAUTHENTICATED", "Missing or invalid API key.")
+    account = request.headers.get("x-openviking-account") or requester.account
+    user = request.headers.get("x-openviking-user") or requester.user
+    if Requester(account, user) != requester:
+        raise RequestProblem("PERMISSION_DENIED", "This API key is another user's.")
+    return requester
 
 
 async def _body(request: Request) -> Any:
@@ -119,9 +111,9 @@ async def _body(request: Request) -> Any:
             raw += chunk
             if len(raw) > BODY_MAX:
                 limit = f"A request takes at most {BODY_MAX} bytes."
-                raise Problem("RESOURCE_EXHAUSTED", limit)
+                raise RequestProblem("RESOURCE_EXHAUSTED", limit)
     except ClientDisconnect:
-        raise Problem("INVALID_ARGUMENT", "The request was cut off.") from None
+        raise RequestProblem("INVALID_ARGUMENT", "The request was cut off.") from None
     return _parsed(bytes(raw)) if raw else None
 
 
@@ -132,11 +124,13 @@ def _parsed(raw: bytes) -> Any:
         if b"\\u" in raw:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise Problem("INVALID_ARGUMENT", "The body is not JSON in UTF-8.") from None
+        raise RequestProblem(
+            "INVALID_ARGUMENT", "The body is not JSON in UTF-8."
+        ) from None
     return value
 
 
-def _refusal(problem: Problem) -> Response:
+def _refusal(problem: RequestProblem) -> Response:
     error = {"code": problem.code, "message": problem.message}
     if problem.details is not None:
         error["details"] = problem.details
@@ -161,10 +155,10 @@ async def _ready(request: Request) -> Response:
 async def _unknown(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404 and request.url.path.startswith("/api/"):
         words = "Holdfast serves OpenViking's sessions and tasks; there is nothing else here."
-        return _refusal(Problem("UNIMPLEMENTED", words))
-    problem = Problem("NOT_FOUND", "There is nothing here.")
+        return _refusal(RequestProblem("UNIMPLEMENTED", words))
+    problem = RequestProblem("NOT_FOUND", "There is nothing here.")
     if error.status_code == 405:
-        problem = Problem("INVALID_ARGUMENT", "Method Not Allowed")
+        problem = RequestProblem("INVALID_ARGUMENT", "Method Not Allowed")
     answer = _refusal(problem)
     answer.status_code = error.status_code
     return answer

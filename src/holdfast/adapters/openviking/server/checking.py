@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from holdfast.adapters.openviking.server.problem import Problem
+from holdfast.adapters.openviking.server.problem import RequestProblem
 from holdfast.adapters.openviking.server.sessions.archive import Json
 
 Where = tuple[str, ...]
@@ -14,11 +14,11 @@ TRUE, FALSE = (
 )
 
 
-def wrong(where: Where, message: str, kind: str) -> Problem:
+def wrong(where: Where, message: str, kind: str) -> RequestProblem:
     """A value that can't be taken."""
     detail = {"loc": list(where), "message": message, "type": kind}
     words = f"Invalid request parameters: {'.'.join(where)}: {message}"
-    return Problem("INVALID_ARGUMENT", words, {"validation_errors": [detail]})
+    return RequestProblem("INVALID_ARGUMENT", words, {"validation_errors": [detail]})
 
 
 def an_object(value: Any, where: Where, only: Collection[str] | None = None) -> Json:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.adapters.openviking.server.extractor import Extractor, said_by
 from holdfast.adapters.openviking.server.replies import archive_to_extract
-from holdfast.adapters.openviking.server.sessions.directory import Directory, Identity
+from holdfast.adapters.openviking.server.sessions.directory import Directory, Requester
 from holdfast.errors import HoldfastError
 from holdfast.runtime.clock import World
 
@@ -25,10 +25,10 @@ WORKERS = 4
 _log = logging.getLogger("holdfast.openviking")
 
 
-class Place(NamedTuple):
+class SessionPlace(NamedTuple):
     """A session of somebody's."""
 
-    identity: Identity
+    requester: Requester
     session: str
 
 
@@ -48,34 +48,34 @@ class Extraction:
     ) -> None:
         self._directory, self._extractor, self._world = directory, extractor, world
         self._changed = threading.Condition()
-        self._due: list[tuple[float, Place]] = []
-        self._running: set[Place] = set()
-        self._again: set[Place] = set()
-        self._failures: dict[Place, Failure] = {}
+        self._due: list[tuple[float, SessionPlace]] = []
+        self._running: set[SessionPlace] = set()
+        self._again: set[SessionPlace] = set()
+        self._failures: dict[SessionPlace, Failure] = {}
         self._is_over = False
         self._threads = [
             threading.Thread(target=self._work, name="holdfast-extract", daemon=True)
             for _ in range(WORKERS)
         ]
 
-    def start(self, identities: Iterable[Identity]) -> None:
+    def start(self, requesters: Iterable[Requester]) -> None:
         """Begins to work, with what an earlier process has left to be done for these people."""
         look = threading.Thread(
             target=self._look,
-            args=(set(identities),),
+            args=(set(requesters),),
             name="holdfast-look",
             daemon=True,
         )
         for thread in (*self._threads, look):
             thread.start()
 
-    def _look(self, identities: set[Identity]) -> None:
+    def _look(self, requesters: set[Requester]) -> None:
         try:
-            for identity in identities:
-                for name in self._directory.unfinished(identity):
+            for requester in requesters:
+                for name in self._directory.unfinished(requester):
                     if self._is_over:
                         return
-                    self.notify(Place(identity, name))
+                    self.notify(SessionPlace(requester, name))
         except HoldfastError as error:
             # They are found all the same when somebody next uses them.
             _log.warning("archives that wait were not looked for: %s", error.code)
@@ -88,22 +88,22 @@ class Extraction:
             self._is_over = True
             self._changed.notify_all()
 
-    def notify(self, place: Place) -> None:
+    def notify(self, place: SessionPlace) -> None:
         """Something may wait in this session: it is looked at now, whatever has failed before."""
         with self._changed:
             self._schedule(place, 0.0)
 
-    def failure(self, place: Place, number: int) -> Failure | None:
+    def failure(self, place: SessionPlace, number: int) -> Failure | None:
         """How the tries for this archive have failed; None when they have not."""
         with self._changed:
             failure = self._failures.get(place)
         return failure if failure is not None and failure.number == number else None
 
-    def is_running(self, place: Place) -> bool:
+    def is_running(self, place: SessionPlace) -> bool:
         with self._changed:
             return place in self._running
 
-    def _schedule(self, place: Place, wait_s: float) -> None:
+    def _schedule(self, place: SessionPlace, wait_s: float) -> None:
         heapq.heappush(self._due, (self._world.tick() + wait_s, place))
         self._changed.notify()
 
@@ -124,7 +124,7 @@ class Extraction:
                 if wait_s is not None:
                     self._schedule(place, wait_s)
 
-    def _next(self) -> Place | None:
+    def _next(self) -> SessionPlace | None:
         with self._changed:
             while not self._is_over:
                 now = self._world.tick()
@@ -142,16 +142,16 @@ class Extraction:
                     return place
         return None
 
-    def _extract(self, place: Place) -> float | None:
+    def _extract(self, place: SessionPlace) -> float | None:
         """Extracts what waits in a session; when to look again, None for when something new comes."""
-        handle = self._directory.find(place.identity, place.session)
+        handle = self._directory.find(place.requester, place.session)
         while handle is not None and not self._is_over:
             served = handle.served()
             archive = served.unfinished.get(served.extracted + 1)
             if archive is None:
                 break
             asked = archive_to_extract(
-                place.identity, place.session, handle, served, archive
+                place.requester, place.session, handle, served, archive
             )
             try:
                 said = said_by(self._extractor(asked))
@@ -162,7 +162,7 @@ class Extraction:
                 self._failures.pop(place, None)
         return None
 
-    def _failed(self, place: Place, number: int, error: Exception) -> float:
+    def _failed(self, place: SessionPlace, number: int, error: Exception) -> float:
         with self._changed:
             before = self._failures.get(place)
             tries = 1

@@ -1,6 +1,6 @@
 """What clients send, read into what is stored: messages, commits, settings; pure.
 
-A message with `source_message_ids` has an identity of its sender's: together with its `turn_id` and
+A message with `source_message_ids` has an requester of its sender's: together with its `turn_id` and
 its words it is added once, however often it is sent. One without is a new message each time, for
 two equal texts are two messages (I-2).
 """
@@ -22,7 +22,7 @@ from holdfast.adapters.openviking.server.checking import (
     one_of,
     wrong,
 )
-from holdfast.adapters.openviking.server.problem import Problem
+from holdfast.adapters.openviking.server.problem import RequestProblem
 from holdfast.adapters.openviking.server.sessions.archive import Json
 from holdfast.adapters.openviking.server.sessions.session_handle import NewMessage
 from holdfast.domain.message import freeze
@@ -56,7 +56,7 @@ def session_name(given: Any) -> str:
     """The name of a session, as a client may choose it."""
     name = a_text(given, ("body", "session_id"))
     if name in (".", ".."):
-        raise Problem("PERMISSION_DENIED", "This name is not allowed.")
+        raise RequestProblem("PERMISSION_DENIED", "This name is not allowed.")
     if "/" in name or not name.isprintable() or len(name) > NAME_MAX:
         takes = f"A name has up to {NAME_MAX} letters, and no slash among them"
         raise wrong(("body", "session_id"), takes, "value_error")
@@ -157,7 +157,9 @@ def _part(part: Json, where: Where) -> Json:
         if uri and scope not in (*SCOPES, "~"):
             reason = f"Invalid scope '{scope}'. Must be one of: {', '.join(SCOPES)}"
             details = {"uri": uri, "reason": reason}
-            raise Problem("INVALID_URI", f"Invalid URI: {uri} ({reason})", details)
+            raise RequestProblem(
+                "INVALID_URI", f"Invalid URI: {uri} ({reason})", details
+            )
         return part
     if kind == "image_url":
         return part
@@ -175,7 +177,7 @@ def _others(part: Json, known: tuple[str, ...]) -> Json:
 
 
 def _event(payload: Json, number: int) -> str | None:
-    """The identity of a message that its sender has given one."""
+    """The requester of a message that its sender has given one."""
     sources = payload.get("source_message_ids")
     if not sources:
         return None

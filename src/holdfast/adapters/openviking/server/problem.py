@@ -26,7 +26,7 @@ STATUS = {
 }
 
 
-class Problem(Exception):
+class RequestProblem(Exception):
     """A request that was refused."""
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
@@ -38,20 +38,26 @@ class Problem(Exception):
         return STATUS[self.code]
 
 
-def not_found(what: str, name: str) -> Problem:
+def not_found(what: str, name: str) -> RequestProblem:
     """There is no such thing, or it is somebody else's."""
     details = {"resource": name, "type": what}
-    return Problem("NOT_FOUND", f"{what.capitalize()} not found: {name}", details)
+    return RequestProblem(
+        "NOT_FOUND", f"{what.capitalize()} not found: {name}", details
+    )
 
 
-def problem_of(error: HoldfastError) -> Problem:
+def problem_of(error: HoldfastError) -> RequestProblem:
     """What an error of the store is to a client. Its words may name places on this machine, and are
     told only when the client can do something about it.
     """
     if isinstance(error, NotFound | Overtaken):
-        return Problem("NOT_FOUND", "The session is not there any more.")
+        return RequestProblem("NOT_FOUND", "The session is not there any more.")
     if isinstance(error, CallerMistake):
-        return Problem("INVALID_ARGUMENT", str(error))
+        return RequestProblem("INVALID_ARGUMENT", str(error))
     if isinstance(error, TryAgain):
-        return Problem("CONFLICT", "The session has changed meanwhile; try again.")
-    return Problem("UNAVAILABLE", "The store can't be used now; try again later.")
+        return RequestProblem(
+            "CONFLICT", "The session has changed meanwhile; try again."
+        )
+    return RequestProblem(
+        "UNAVAILABLE", "The store can't be used now; try again later."
+    )

@@ -6,11 +6,11 @@ from typing import Any
 
 from holdfast.adapters.openviking.server import settings
 from holdfast.adapters.openviking.server.sessions.archive import (
-    Archive,
     Extracted,
     Json,
+    SessionArchive,
 )
-from holdfast.adapters.openviking.server.sessions.directory import Identity
+from holdfast.adapters.openviking.server.sessions.directory import Requester
 from holdfast.adapters.openviking.server.sessions.served_session import (
     ServedMessage,
     ServedSession,
@@ -29,13 +29,13 @@ NO_TOKENS = {
 }
 
 
-def created(identity: Identity, name: str, handle: SessionHandle) -> Json:
+def created(requester: Requester, name: str, handle: SessionHandle) -> Json:
     """A session that was just made."""
     set_to = handle.served().settings
     return {
         "session_id": name,
         "uri": handle.uri,
-        "user": _user(identity),
+        "user": _user(requester),
         "auto_commit_policy": set_to.get("auto_commit_policy"),
         "memory_extraction_config": settings.extraction_config(set_to),
     }
@@ -48,7 +48,7 @@ def listed(name: str, uri: str, active_at: int) -> Json:
     return {"session_id": name, "uri": uri, "is_dir": True, "mod_time": moment}
 
 
-def details(identity: Identity, name: str, handle: SessionHandle) -> Json:
+def details(requester: Requester, name: str, handle: SessionHandle) -> Json:
     """All there is to tell about a session but its messages."""
     served = handle.served()
     set_to = served.settings
@@ -60,8 +60,8 @@ def details(identity: Identity, name: str, handle: SessionHandle) -> Json:
         "session_id": name,
         "created_at": moment(served.opened_at),
         "updated_at": moment(served.changed_at or served.opened_at),
-        "created_by_account_id": identity.account,
-        "created_by_user_id": identity.user,
+        "created_by_account_id": requester.account,
+        "created_by_user_id": requester.user,
         "message_count": served.live_count,
         "commit_count": served.commits,
         "memories_extracted": {**served.memories, "total": total},
@@ -81,7 +81,7 @@ def details(identity: Identity, name: str, handle: SessionHandle) -> Json:
         "last_idle_commit_accepted_at": "",
         "total_message_count": served.archived_count + served.live_count,
         "uri": handle.uri,
-        "user": _user(identity),
+        "user": _user(requester),
         "memory_extraction_config": settings.extraction_config(set_to),
     }
 
@@ -123,7 +123,7 @@ def payloads(messages: Sequence[ServedMessage]) -> list[Json]:
 
 
 def committed(
-    name: str, handle: SessionHandle, archive: Archive | None, *, memory: bool
+    name: str, handle: SessionHandle, archive: SessionArchive | None, *, memory: bool
 ) -> Json:
     """What a commit came to."""
     told: Json = {
@@ -149,7 +149,7 @@ def committed(
 
 
 def archived(
-    archive: Archive, done: Extracted | None, messages: Sequence[ServedMessage]
+    archive: SessionArchive, done: Extracted | None, messages: Sequence[ServedMessage]
 ) -> Json:
     """An archive; one whose extraction is still to be done has no overview yet."""
     return {
@@ -161,17 +161,17 @@ def archived(
 
 
 def archive_to_extract(
-    identity: Identity,
+    requester: Requester,
     name: str,
     handle: SessionHandle,
     served: ServedSession,
-    archive: Archive,
+    archive: SessionArchive,
 ) -> Json:
     """What an extractor is called with."""
     return {
         "task_id": task_name(handle, archive.number),
         "session_id": name,
-        "user": _user(identity),
+        "user": _user(requester),
         "archive_id": archive.name,
         "archive_uri": archive_uri(handle, archive),
         "enable_working_memory": archive.working_memory,
@@ -186,7 +186,7 @@ def archive_to_extract(
 def task(
     name: str,
     handle: SessionHandle,
-    archive: Archive,
+    archive: SessionArchive,
     done: Extracted | None,
     *,
     status: str,
@@ -219,7 +219,7 @@ def task(
 
 
 def tool_result(
-    identity: Identity,
+    requester: Requester,
     name: str,
     handle: SessionHandle,
     message: ServedMessage,
@@ -233,7 +233,7 @@ def tool_result(
         "message_id": message.payload["id"],
         "tool_id": output.tool_id,
         "tool_name": output.tool_name,
-        "user_id": identity.user,
+        "user_id": requester.user,
         "peer_id": message.payload.get("peer_id"),
         "created_at": message.payload.get("created_at"),
         "original_chars": output.chars,
@@ -248,7 +248,7 @@ def tool_result(
     }
 
 
-def archive_uri(handle: SessionHandle, archive: Archive) -> str:
+def archive_uri(handle: SessionHandle, archive: SessionArchive) -> str:
     return f"{handle.uri}/history/{archive.name}"
 
 
@@ -276,5 +276,5 @@ def moment_of_message(at: int) -> str:
     return when.isoformat(timespec="microseconds")
 
 
-def _user(identity: Identity) -> dict[str, Any]:
-    return {"account_id": identity.account, "user_id": identity.user}
+def _user(requester: Requester) -> dict[str, Any]:
+    return {"account_id": requester.account, "user_id": requester.user}

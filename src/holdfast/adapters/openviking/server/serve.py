@@ -14,7 +14,7 @@ from holdfast.adapters.openviking.server.app import Tokens, app
 from holdfast.adapters.openviking.server.extraction import Extraction
 from holdfast.adapters.openviking.server.extractor import Extractor
 from holdfast.adapters.openviking.server.service import Service
-from holdfast.adapters.openviking.server.sessions.directory import Directory, Identity
+from holdfast.adapters.openviking.server.sessions.directory import Directory, Requester
 from holdfast.errors import BadArgument
 from holdfast.runtime.clock import World
 from holdfast.runtime.open_store import OpenStore, open_at
@@ -49,7 +49,7 @@ def serve(
         made = None
         if tokens is None:
             made = fresh_token(store.world)
-            tokens = {made: Identity()}
+            tokens = {made: Requester()}
         with _listening(host, port) as listener:
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{listener.getsockname()[1]}"
@@ -119,7 +119,7 @@ def tokens_in(path: str) -> Tokens:
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
         takes = "a file that only its owner can read (chmod 600)"
         raise BadArgument(parameter="token-file", takes=takes, given=path)
-    found: dict[str, Identity] = {}
+    found: dict[str, Requester] = {}
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             words = line.split()
@@ -130,7 +130,7 @@ def tokens_in(path: str) -> Tokens:
                 raise _bad_line(path, number)
             if not all(_NAME.fullmatch(name) for name in owner):
                 raise _bad_line(path, number)
-            found[token] = Identity(*owner)
+            found[token] = Requester(*owner)
     if not found:
         raise BadArgument(parameter="token-file", takes="some tokens", given="none")
     return found

@@ -1,7 +1,7 @@
 """What each endpoint does: from who asks and what they send to what they are told."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from holdfast.adapters.openviking.server import incoming, replies, settings
 from holdfast.adapters.openviking.server.checking import (
@@ -10,18 +10,22 @@ from holdfast.adapters.openviking.server.checking import (
     asked_count,
     wrong,
 )
-from holdfast.adapters.openviking.server.extraction import TRIES, Extraction, Place
-from holdfast.adapters.openviking.server.problem import Problem, not_found
+from holdfast.adapters.openviking.server.extraction import (
+    TRIES,
+    Extraction,
+    SessionPlace,
+)
+from holdfast.adapters.openviking.server.problem import RequestProblem, not_found
 from holdfast.adapters.openviking.server.retention import kept
 from holdfast.adapters.openviking.server.sessions.archive import (
-    Archive,
     Extracted,
     Json,
+    SessionArchive,
     number_of,
 )
 from holdfast.adapters.openviking.server.sessions.directory import (
     Directory,
-    Identity,
+    Requester,
     uri_of,
 )
 from holdfast.adapters.openviking.server.sessions.served_session import (
@@ -46,8 +50,8 @@ READ = 20_000
 AROUND_MAX = 10_000
 
 
-class Asked(Protocol):
-    """A request."""
+class ClientRequest(NamedTuple):
+    """A request: the names in its path, its query, and its body as JSON."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -65,20 +69,20 @@ class Service:
 
     # Sessions.
 
-    def create(self, identity: Identity, asked: Asked) -> Json:
+    def create(self, requester: Requester, asked: ClientRequest) -> Json:
         body = an_object({} if asked.body is None else asked.body, ("body",))
         set_to = settings.at_creation(body)
         name = body.get("session_id")
         name = incoming.session_name(name) if name not in (None, "") else self._fresh()
-        if self._directory.find(identity, name) is not None:
+        if self._directory.find(requester, name) is not None:
             words = f"Session '{name}' already exists"
             details = {"resource": words, "type": "resource"}
-            raise Problem(
+            raise RequestProblem(
                 "ALREADY_EXISTS", f"Resource already exists: {words}", details
             )
-        handle = self._directory.make(identity, name)
+        handle = self._directory.make(requester, name)
         handle.set_up(set_to)
-        return replies.created(identity, name, handle)
+        return replies.created(requester, name, handle)
 
     def _fresh(self) -> str:
         """A name that nobody has chosen: the time for people, the rest by chance."""
@@ -86,32 +90,32 @@ class Service:
         day, clock = at[:10].replace("-", ""), at[11:19].replace(":", "")
         return f"{day}-{clock}-{self._world.chance(8).hex()}"
 
-    def list_sessions(self, identity: Identity, asked: Asked) -> list[Json]:
+    def list_sessions(self, requester: Requester, asked: ClientRequest) -> list[Json]:
         found = []
-        for name, active_at in self._directory.names(identity):
-            found.append(replies.listed(name, uri_of(identity, name), active_at))
+        for name, active_at in self._directory.names(requester):
+            found.append(replies.listed(name, uri_of(requester, name), active_at))
         return found
 
-    def get(self, identity: Identity, asked: Asked) -> Json:
+    def get(self, requester: Requester, asked: ClientRequest) -> Json:
         name = asked.path["session_id"]
         may_create = asked_bool(asked.query, "auto_create", False)
-        handle = self._directory.find(identity, name)
+        handle = self._directory.find(requester, name)
         if handle is None and may_create:
-            handle = self._directory.make(identity, incoming.session_name(name))
+            handle = self._directory.make(requester, incoming.session_name(name))
         if handle is None:
-            raise Problem("NOT_FOUND", f"Session {name} not found")
-        return replies.details(identity, name, handle)
+            raise RequestProblem("NOT_FOUND", f"Session {name} not found")
+        return replies.details(requester, name, handle)
 
-    def delete(self, identity: Identity, asked: Asked) -> Json:
-        name, handle = self._session(identity, asked)
+    def delete(self, requester: Requester, asked: ClientRequest) -> Json:
+        name, handle = self._session(requester, asked)
         self._directory.delete(handle)
         return {"session_id": name}
 
-    def configure(self, identity: Identity, asked: Asked) -> Json:
+    def configure(self, requester: Requester, asked: ClientRequest) -> Json:
         name = asked.path["session_id"]
-        handle = self._directory.find(identity, name)
+        handle = self._directory.find(requester, name)
         if handle is None:
-            raise Problem("NOT_FOUND", f"Session {name} not found")
+            raise RequestProblem("NOT_FOUND", f"Session {name} not found")
         with handle.lock:
             set_to = settings.changed(handle.served().settings, asked.body)
             handle.set_up(set_to)
@@ -123,29 +127,29 @@ class Service:
 
     # Messages.
 
-    def add(self, identity: Identity, asked: Asked) -> Json:
+    def add(self, requester: Requester, asked: ClientRequest) -> Json:
         return self._add(
-            identity, asked, incoming.message_in(asked.body, now=self._now())
+            requester, asked, incoming.message_in(asked.body, now=self._now())
         )
 
-    def add_batch(self, identity: Identity, asked: Asked) -> Json:
+    def add_batch(self, requester: Requester, asked: ClientRequest) -> Json:
         messages = incoming.messages_in(asked.body, now=self._now())
         # As many as it was sent: one that had come before is there, too.
         count = len(asked.body["messages"])
-        return {**self._add(identity, asked, messages), "added": count}
+        return {**self._add(requester, asked, messages), "added": count}
 
     def _now(self) -> str:
         return replies.moment_of_message(self._world.now())
 
     def _add(
-        self, identity: Identity, asked: Asked, messages: list[NewMessage]
+        self, requester: Requester, asked: ClientRequest, messages: list[NewMessage]
     ) -> Json:
         name = incoming.session_name(asked.path["session_id"])
         try:
-            served = self._appended(identity, name, messages)
+            served = self._appended(requester, name, messages)
         except SessionEnded:
             # Deleted after it was found: then it is made again, as one that was never there.
-            served = self._appended(identity, name, messages)
+            served = self._appended(requester, name, messages)
         return {
             "session_id": name,
             "message_count": served.live_count,
@@ -153,9 +157,9 @@ class Service:
         }
 
     def _appended(
-        self, identity: Identity, name: str, messages: list[NewMessage]
+        self, requester: Requester, name: str, messages: list[NewMessage]
     ) -> ServedSession:
-        handle = self._directory.make(identity, name)
+        handle = self._directory.make(requester, name)
         with handle.lock:
             served = handle.append(messages)
             since = None
@@ -170,22 +174,22 @@ class Service:
             if is_due:
                 keep = served.settings["auto_commit_policy"]["keep_recent_count"]
                 request = incoming.CommitRequest(keep=keep)
-                self._commit(identity, name, handle, request)
+                self._commit(requester, name, handle, request)
             return handle.served()
 
     # Commits.
 
-    def commit(self, identity: Identity, asked: Asked) -> Json:
+    def commit(self, requester: Requester, asked: ClientRequest) -> Json:
         request = incoming.commit_in(asked.body)
-        name, handle = self._session(identity, asked)
-        told = self._commit(identity, name, handle, request)
+        name, handle = self._session(requester, asked)
+        told = self._commit(requester, name, handle, request)
         if request.reset:
             told["reset_context"] = True
         return told
 
     def _commit(
         self,
-        identity: Identity,
+        requester: Requester,
         name: str,
         handle: SessionHandle,
         request: incoming.CommitRequest,
@@ -205,79 +209,79 @@ class Service:
             told = replies.committed(name, handle, archive, memory=memory)
         # Also when nothing was new: a commit is a reason to try again what has failed.
         if self._extraction is not None:
-            self._extraction.notify(Place(identity, name))
+            self._extraction.notify(SessionPlace(requester, name))
         return told
 
-    def context(self, identity: Identity, asked: Asked) -> Json:
+    def context(self, requester: Requester, asked: ClientRequest) -> Json:
         budget = asked_count(asked.query, "token_budget", BUDGET, least=None)
         if budget < 0:
             words = "token_budget must be greater than or equal to 0"
             details = {"field": "token_budget", "value": budget}
-            raise Problem("INVALID_ARGUMENT", words, details)
-        name, handle = self._session(identity, asked)
+            raise RequestProblem("INVALID_ARGUMENT", words, details)
+        name, handle = self._session(requester, asked)
         with handle.lock:
             served = handle.served()
             failed = 0
             for number in served.unfinished:
-                if self._status(Place(identity, name), number)[0] == "failed":
+                if self._status(SessionPlace(requester, name), number)[0] == "failed":
                     failed += 1
             return replies.context(served, budget, failed)
 
-    def archive(self, identity: Identity, asked: Asked) -> Json:
-        _, handle = self._session(identity, asked)
+    def archive(self, requester: Requester, asked: ClientRequest) -> Json:
+        _, handle = self._session(requester, asked)
         name = asked.path["archive_id"]
         found = _archive(handle, number_of(name) or 0)
         if found is None:
-            raise Problem("NOT_FOUND", f"Archive {name} not found")
+            raise RequestProblem("NOT_FOUND", f"SessionArchive {name} not found")
         archive, done = found
         return replies.archived(archive, done, handle.messages_of(archive))
 
     # Tasks.
 
-    def task(self, identity: Identity, asked: Asked) -> Json:
+    def task(self, requester: Requester, asked: ClientRequest) -> Json:
         name = asked.path["task_id"]
         place = replies.place_of_task(name)
         if place is not None:
-            found = self._directory.find_id(identity, place[0])
+            found = self._directory.find_id(requester, place[0])
             if found is not None:
-                task = self._task(identity, *found, place[1])
+                task = self._task(requester, *found, place[1])
                 if task is not None:
                     return task
         details = {"resource": name, "type": "task"}
-        raise Problem("NOT_FOUND", "Task not found or expired", details)
+        raise RequestProblem("NOT_FOUND", "Task not found or expired", details)
 
-    def tasks(self, identity: Identity, asked: Asked) -> list[Json]:
+    def tasks(self, requester: Requester, asked: ClientRequest) -> list[Json]:
         limit = asked_count(asked.query, "limit", 50, least=1)
         kind = asked.query.get("task_type", "session_commit")
         status = asked.query.get("status")
         found: list[Json] = []
         if kind != "session_commit":
             return found
-        for task in self._tasks(identity, asked.query.get("resource_id")):
+        for task in self._tasks(requester, asked.query.get("resource_id")):
             if status is None or task["status"] == status:
                 found.append(task)
             if len(found) >= limit:
                 break
         return found
 
-    def _tasks(self, identity: Identity, session: str | None) -> Iterator[Json]:
+    def _tasks(self, requester: Requester, session: str | None) -> Iterator[Json]:
         """The tasks of one session, or of all, those of the session used last first."""
-        names = [session] if session is not None else self._names(identity)
+        names = [session] if session is not None else self._names(requester)
         for name in names:
-            handle = self._directory.find(identity, name)
+            handle = self._directory.find(requester, name)
             if handle is None:
                 continue
             for number in range(handle.served().commits, 0, -1):
-                task = self._task(identity, name, handle, number)
+                task = self._task(requester, name, handle, number)
                 if task is not None:
                     yield task
 
-    def _names(self, identity: Identity) -> Iterator[str]:
-        for name, _ in self._directory.names(identity):
+    def _names(self, requester: Requester) -> Iterator[str]:
+        for name, _ in self._directory.names(requester):
             yield name
 
     def _task(
-        self, identity: Identity, name: str, handle: SessionHandle, number: int
+        self, requester: Requester, name: str, handle: SessionHandle, number: int
     ) -> Json | None:
         found = _archive(handle, number)
         if found is None:
@@ -285,10 +289,10 @@ class Service:
         archive, done = found
         status, problem = "completed", None
         if done is None:
-            status, problem = self._status(Place(identity, name), number)
+            status, problem = self._status(SessionPlace(requester, name), number)
         return replies.task(name, handle, archive, done, status=status, problem=problem)
 
-    def _status(self, place: Place, number: int) -> tuple[str, str | None]:
+    def _status(self, place: SessionPlace, number: int) -> tuple[str, str | None]:
         """How an extraction that is not done stands, and what went wrong."""
         if self._extraction is None:
             return "pending", None
@@ -300,29 +304,29 @@ class Service:
 
     # Long outputs of tools.
 
-    def tool_results(self, identity: Identity, asked: Asked) -> Json:
+    def tool_results(self, requester: Requester, asked: ClientRequest) -> Json:
         limit = asked_count(asked.query, "limit", 50, least=1)
         tool = asked.query.get("tool_name")
-        name, handle = self._session(identity, asked)
+        name, handle = self._session(requester, asked)
         found: list[Json] = []
         for message in _with_outputs(handle):
             for output in message.outputs:
                 if tool is None or output.tool_name == tool:
                     found.append(
-                        replies.tool_result(identity, name, handle, message, output)
+                        replies.tool_result(requester, name, handle, message, output)
                     )
             if len(found) >= limit:
                 break
         return {"tool_results": found[:limit]}
 
-    def tool_result(self, identity: Identity, asked: Asked) -> Json:
+    def tool_result(self, requester: Requester, asked: ClientRequest) -> Json:
         offset = asked_count(asked.query, "offset", 0)
         limit = asked_count(asked.query, "limit", READ, least=None)
         if limit < -1:
             words = "limit must be -1 or greater than or equal to 0"
             details = {"field": "limit", "value": limit}
-            raise Problem("INVALID_ARGUMENT", words, details)
-        name, handle = self._session(identity, asked)
+            raise RequestProblem("INVALID_ARGUMENT", words, details)
+        name, handle = self._session(requester, asked)
         message, output, whole = self._output(handle, asked)
         end = len(whole) if limit == -1 else offset + limit
         told = {
@@ -336,11 +340,11 @@ class Service:
         }
         if asked_bool(asked.query, "include_metadata", True):
             told["metadata"] = replies.tool_result(
-                identity, name, handle, message, output
+                requester, name, handle, message, output
             )
         return told
 
-    def search_tool_result(self, identity: Identity, asked: Asked) -> Json:
+    def search_tool_result(self, requester: Requester, asked: ClientRequest) -> Json:
         if "q" not in asked.query:
             raise wrong(("query", "q"), "Field required", "missing")
         sought = asked.query["q"]
@@ -349,13 +353,13 @@ class Service:
             raise wrong(("query", "q"), words, "string_too_short")
         limit = asked_count(asked.query, "limit", 20, least=1)
         around = asked_count(asked.query, "context_chars", 300)
-        _, handle = self._session(identity, asked)
+        _, handle = self._session(requester, asked)
         _, output, whole = self._output(handle, asked)
         found = matches(whole, sought, limit=limit, around=min(around, AROUND_MAX))
         return {"tool_result_id": output.name, "matches": found}
 
     def _output(
-        self, handle: SessionHandle, asked: Asked
+        self, handle: SessionHandle, asked: ClientRequest
     ) -> tuple[ServedMessage, ToolOutput, str]:
         name = asked.path["tool_result_id"]
         place = place_of(name)
@@ -369,10 +373,12 @@ class Service:
                         return message, output, whole
         raise not_found("file", f"{handle.uri}/tool-results/{name}")
 
-    def _session(self, identity: Identity, asked: Asked) -> tuple[str, SessionHandle]:
+    def _session(
+        self, requester: Requester, asked: ClientRequest
+    ) -> tuple[str, SessionHandle]:
         """The session that was named; there is none of others."""
         name = asked.path["session_id"]
-        handle = self._directory.find(identity, name)
+        handle = self._directory.find(requester, name)
         if handle is None:
             raise not_found("session", name)
         return name, handle
@@ -394,7 +400,7 @@ def _asked(request: incoming.CommitRequest) -> Json:
 
 def _archive(
     handle: SessionHandle, number: int
-) -> tuple[Archive, Extracted | None] | None:
+) -> tuple[SessionArchive, Extracted | None] | None:
     """An archive, and what was extracted from it if that is done."""
     with handle.lock:
         archive = handle.served().unfinished.get(number)

@@ -9,7 +9,7 @@ from holdfast.adapters.openviking.server.checking import (
     an_object,
     wrong,
 )
-from holdfast.adapters.openviking.server.problem import Problem
+from holdfast.adapters.openviking.server.problem import RequestProblem
 from holdfast.adapters.openviking.server.sessions.archive import Json
 
 # Each with what it is unless told otherwise, and the most that it can be.
@@ -34,7 +34,7 @@ def at_creation(body: Json) -> Json:
         an_object(memory, ("body", "memory_policy"))
         if set(memory) - set(MEMORY):
             words = f"memory_policy supports only: {', '.join(MEMORY)}"
-            raise Problem("INVALID_ARGUMENT", words, {})
+            raise RequestProblem("INVALID_ARGUMENT", words, {})
         settings["memory_policy"] = memory
     return settings
 

@@ -17,7 +17,7 @@ SETTINGS = "openviking_settings"
 Json = dict[str, Any]
 
 
-class Archive(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionArchive(msgspec.Struct, frozen=True, omit_defaults=True):
     """A commit. `first` and `last` are seqs of messages: it holds all from the one to the other.
     `total` counts what was archived in this session up to here. `outputs` are seqs of messages with
     long outputs of tools. `working_memory`: an overview was asked for. `reset`: the context begins
@@ -47,7 +47,7 @@ class Extracted(msgspec.Struct, frozen=True, omit_defaults=True):
     archive before it, `further` that of one further back.
     """
 
-    archive: Archive
+    archive: SessionArchive
     at: int
     overview: str = ""
     abstract: str = ""
@@ -65,8 +65,8 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     the label that says so. `overview` stands for all that is not shown.
     """
 
-    last: Archive
-    unfinished: tuple[Archive, ...] = ()
+    last: SessionArchive
+    unfinished: tuple[SessionArchive, ...] = ()
     extracted: int = 0
     extracted_at: int = 0
     overview: str = ""

@@ -22,7 +22,7 @@ HANDLES_MAX = 512
 PAGE = 200
 
 
-class Identity(NamedTuple):
+class Requester(NamedTuple):
     """Who asks, as OpenViking names people."""
 
     account: str = "default"
@@ -35,37 +35,39 @@ class Directory:
     def __init__(self, store: OpenStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._stores: dict[Identity, OpenStore] = {Identity(): store}
+        self._stores: dict[Requester, OpenStore] = {Requester(): store}
         # The ones used last, by session id: what they have read is not read again.
         self._handles: OrderedDict[str, SessionHandle] = OrderedDict()
 
-    def find(self, identity: Identity, name: str) -> SessionHandle | None:
+    def find(self, requester: Requester, name: str) -> SessionHandle | None:
         """The session of this name; None when there is none, or it was deleted."""
-        store = self._store_of(identity)
+        store = self._store_of(requester)
         state = store.engine.current(store.tenant, PREFIX + name)
         if state is None or state.ended:
             return None
-        return self._handle(identity, name, store.session_log(state))
+        return self._handle(requester, name, store.session_log(state))
 
-    def find_id(self, identity: Identity, id: str) -> tuple[str, SessionHandle] | None:
+    def find_id(
+        self, requester: Requester, id: str
+    ) -> tuple[str, SessionHandle] | None:
         """The session of this id with its name, if it is this user's."""
-        store = self._store_of(identity)
+        store = self._store_of(requester)
         state = store.engine.state(id)
         if state is None or state.tenant != store.tenant or state.ended:
             return None
         name = _name_of(state)
         if name is None:
             return None
-        return name, self._handle(identity, name, store.session_log(state))
+        return name, self._handle(requester, name, store.session_log(state))
 
-    def make(self, identity: Identity, name: str) -> SessionHandle:
+    def make(self, requester: Requester, name: str) -> SessionHandle:
         """The session of this name, made if there is none."""
-        found = self.find(identity, name)
+        found = self.find(requester, name)
         if found is not None:
             return found
-        store = self._store_of(identity)
+        store = self._store_of(requester)
         log = run(open_session(store, PREFIX + name))
-        return self._handle(identity, name, log)
+        return self._handle(requester, name, log)
 
     def delete(self, handle: SessionHandle) -> None:
         """Takes all words of a session out of the store."""
@@ -74,27 +76,27 @@ class Directory:
         with self._lock:
             self._handles.pop(handle.log.id, None)
 
-    def names(self, identity: Identity) -> Iterator[tuple[str, int]]:
+    def names(self, requester: Requester) -> Iterator[tuple[str, int]]:
         """The names of this user's sessions and when each was last used, the latest first."""
-        for state in self._states(identity):
+        for state in self._states(requester):
             name = _name_of(state)
             if name is not None:
                 yield name, state.active_at
 
-    def unfinished(self, identity: Identity) -> Iterator[str]:
+    def unfinished(self, requester: Requester) -> Iterator[str]:
         """The names of this user's sessions in which an archive waits for its extraction."""
-        store = self._store_of(identity)
-        for state in self._states(identity):
+        store = self._store_of(requester)
+        for state in self._states(requester):
             name = _name_of(state)
             # Not kept: a start would push out what is in use.
             if name is None:
                 continue
-            handle = SessionHandle(store.session_log(state), uri_of(identity, name))
+            handle = SessionHandle(store.session_log(state), uri_of(requester, name))
             if handle.has_unfinished():
                 yield name
 
-    def _states(self, identity: Identity) -> Iterator[SessionState]:
-        store = self._store_of(identity)
+    def _states(self, requester: Requester) -> Iterator[SessionState]:
+        store = self._store_of(requester)
         before: tuple[int, str] | None = None
         while page := store.engine.sessions(
             store.tenant, state="open", before=before, limit=PAGE
@@ -102,20 +104,22 @@ class Directory:
             yield from page
             before = page[-1].active_at, page[-1].id
 
-    def _store_of(self, identity: Identity) -> OpenStore:
+    def _store_of(self, requester: Requester) -> OpenStore:
         with self._lock:
-            store = self._stores.get(identity)
+            store = self._stores.get(requester)
             if store is None:
                 # A slash is in no name of an account or a user: no two make one tenant.
-                tenant = f"{identity.account}/{identity.user}"
-                store = self._stores[identity] = self._store.for_tenant(tenant)
+                tenant = f"{requester.account}/{requester.user}"
+                store = self._stores[requester] = self._store.for_tenant(tenant)
             return store
 
-    def _handle(self, identity: Identity, name: str, log: SessionLog) -> SessionHandle:
+    def _handle(
+        self, requester: Requester, name: str, log: SessionLog
+    ) -> SessionHandle:
         with self._lock:
             handle = self._handles.get(log.id)
             if handle is None:
-                handle = SessionHandle(log, uri_of(identity, name))
+                handle = SessionHandle(log, uri_of(requester, name))
                 self._handles[log.id] = handle
             self._handles.move_to_end(log.id)
             if len(self._handles) > HANDLES_MAX:
@@ -123,9 +127,9 @@ class Directory:
             return handle
 
 
-def uri_of(identity: Identity, name: str) -> str:
+def uri_of(requester: Requester, name: str) -> str:
     """The address that OpenViking has for a session."""
-    return f"viking://user/{identity.user}/sessions/{name}"
+    return f"viking://user/{requester.user}/sessions/{name}"
 
 
 def _name_of(state: SessionState) -> str | None:

@@ -15,9 +15,9 @@ from holdfast.adapters.openviking.server.sessions.archive import (
     EXTRACTED,
     SETTINGS,
     STANDING,
-    Archive,
     Extracted,
     Json,
+    SessionArchive,
     Standing,
 )
 from holdfast.adapters.openviking.server.sessions.tool_output import (
@@ -59,8 +59,8 @@ class ServedSession:
         self.opened_at = 0
         self.changed_at = 0
         self.messages: list[ServedMessage] = []
-        self.last: Archive | None = None
-        self.unfinished: dict[int, Archive] = {}
+        self.last: SessionArchive | None = None
+        self.unfinished: dict[int, SessionArchive] = {}
         self.extracted = 0
         self.extracted_at = 0
         self.overview = ""
@@ -90,7 +90,7 @@ class ServedSession:
     def commits(self) -> int:
         return self.last.number if self.last is not None else 0
 
-    def standing(self, last: Archive, *, overview: str) -> Standing:
+    def standing(self, last: SessionArchive, *, overview: str) -> Standing:
         """Where it stands, to be written with a compaction."""
         return Standing(
             last=last,
@@ -142,7 +142,7 @@ class ServedSession:
             shown = [each for each in self.messages if each.id != note.message]
             self.messages = shown
         if ARCHIVED in labels:
-            archive = msgspec.convert(labels[ARCHIVED], Archive)
+            archive = msgspec.convert(labels[ARCHIVED], SessionArchive)
             self.last = archive
             self.unfinished[archive.number] = archive
             self.new_tokens = 0

@@ -16,9 +16,9 @@ from holdfast.adapters.openviking.server.sessions.archive import (
     EXTRACTED,
     SETTINGS,
     STANDING,
-    Archive,
     Extracted,
     Json,
+    SessionArchive,
     further_back,
 )
 from holdfast.adapters.openviking.server.sessions.served_session import (
@@ -142,7 +142,7 @@ class SessionHandle:
 
     def archive(
         self, keep: int, *, is_finished: bool, reset: bool, **asked: Any
-    ) -> Archive | None:
+    ) -> SessionArchive | None:
         """Archives all live messages but the last `keep`: the commit. None when there is nothing to
         archive. If it `is_finished`, nothing is to be extracted, and the messages leave the context
         at once; so they do after a `reset`.
@@ -165,10 +165,10 @@ class SessionHandle:
 
     def _archive_of(
         self, served: ServedSession, archived: list[ServedMessage], **asked: Any
-    ) -> Archive:
+    ) -> SessionArchive:
         last = archived[-1]
         outputs = tuple(message.seq for message in archived if message.outputs)
-        return Archive(
+        return SessionArchive(
             number=served.commits + 1,
             first=archived[0].seq,
             last=last.seq,
@@ -180,7 +180,7 @@ class SessionHandle:
             **asked,
         )
 
-    def _boundary(self, archive: Archive) -> Write:
+    def _boundary(self, archive: SessionArchive) -> Write:
         """The commit whose messages stay in the context for now. It moves a number, so what comes in
         meanwhile is no reason to start over; but there is one archive of each number.
         """
@@ -189,7 +189,7 @@ class SessionHandle:
         return Write(self.log.id, (draft,), event=claim)
 
     def _closing(
-        self, served: ServedSession, archive: Archive, *, is_finished: bool
+        self, served: ServedSession, archive: SessionArchive, *, is_finished: bool
     ) -> Write:
         """The commit whose messages leave the context in the same transaction."""
         labels: dict[str, Any] = {ARCHIVED: archive}
@@ -204,7 +204,7 @@ class SessionHandle:
         text = RESET if archive.reset else _words_for(archive)
         return self._compaction(served, archive, text, labels)
 
-    def finish(self, archive: Archive, said: Json) -> bool:
+    def finish(self, archive: SessionArchive, said: Json) -> bool:
         """Puts what the extractor said in the place of an archive's messages. False when it is not
         the next one: that was done before, by this process or another.
         """
@@ -241,7 +241,7 @@ class SessionHandle:
         return self._compaction(served, archive, HEADING + text, labels)
 
     def _extracted(
-        self, served: ServedSession, archive: Archive, said: Json
+        self, served: ServedSession, archive: SessionArchive, said: Json
     ) -> Extracted:
         number = served.extracted + 1
         further = 0
@@ -258,7 +258,7 @@ class SessionHandle:
     def _compaction(
         self,
         served: ServedSession,
-        archive: Archive,
+        archive: SessionArchive,
         text: str,
         labels: dict[str, Any],
     ) -> Write:
@@ -280,7 +280,7 @@ class SessionHandle:
         head = min(head, served.head)
         return Write(self.log.id, drafts, head=head, base=True)
 
-    def _label(self, archive: Archive, labels: dict[str, Any]) -> Draft:
+    def _label(self, archive: SessionArchive, labels: dict[str, Any]) -> Draft:
         plain = msgspec.to_builtins(labels)
         return self.log.draft("label", Labelled(archive.message, plain, archive.last))
 
@@ -317,7 +317,7 @@ class SessionHandle:
                     return message, payload_of(entry, note_of("message", entry.note))
         return None
 
-    def messages_of(self, archive: Archive) -> list[ServedMessage]:
+    def messages_of(self, archive: SessionArchive) -> list[ServedMessage]:
         """The messages that an archive holds."""
         held = ServedSession(self.uri)
         for page in self._pages(archive.first - 1, archive.last):
@@ -356,6 +356,6 @@ def begun(log: SessionLog, uri: str) -> ServedSession:
     return served
 
 
-def _words_for(archive: Archive) -> str:
+def _words_for(archive: SessionArchive) -> str:
     """What stands in the model's view for an archive without an overview."""
     return ARCHIVE_ONLY.format(messages=archive.messages, name=archive.name)
