@@ -46,11 +46,12 @@ def lines_of(world, tmp_path):
         "store vacuum": (),
         "completion": ("bash",),
         "demo": (),
+        "record": ("--", "true"),
     }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "demo"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "record")])
 def test_every_command_prints_json_and_only_that_on_stdout(world, path, tmp_path, name):
     with holdfast.open(path, durability="process") as store:
         store.session("ended").end("over")

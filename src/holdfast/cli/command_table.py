@@ -34,6 +34,7 @@ COMMANDS = {
     "import": "Import the sessions of another program.",
     "export": "Write a session out, for programs or for people.",
     "serve-openviking": "Serve OpenViking's session endpoints from a store.",
+    "record": "Run an agent for an ACP client, and record both.",
     "completion": "Print a script that completes commands in your shell.",
     "demo": "Kill an agent in the middle of a sentence; see what is kept.",
 }

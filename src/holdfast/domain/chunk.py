@@ -11,6 +11,7 @@ A delta is a triple `(kind, index, value)`:
     part        value: the provider's own block, verbatim, opened or complete at `index`
     meta        value: facts about the message (finish, usage, model, id), later ones win
     done        value: the provider's own final payload, or None; the stream has said its end
+    acp         value: an update of the Agent Client Protocol, without the words it brought
     raw         value: a chunk that its format could not read, as JSON data or as its repr; it takes no part in the fold
 """
 

@@ -20,6 +20,9 @@ Deltas = list[Delta]
 class Assembling:
     """The state of one stream, by part index. `note` is the format's own."""
 
+    # Most providers mark the end of a message: one that stops without the mark was cut off.
+    ends_with_source = False
+
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         self._note = note
         # Pieces are joined only when the message is asked for: a text that grew by `+=`

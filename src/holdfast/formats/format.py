@@ -69,6 +69,9 @@ class Format(Protocol):
 class Assembly(Protocol):
     """A message being put together from a stream."""
 
+    ends_with_source: bool
+    """Whether the end of its source is its end: nothing in the stream says it."""
+
     def take(self, chunk: Any) -> list[Delta]:
         """A provider chunk, as a dict or as an SDK object, as deltas. Does not change the
         assembly's message.

@@ -44,7 +44,7 @@ _KEYS = frozenset({"role", "parts"})
 _GROWN = {"thinking": Thinking, "text": Text, "refusal": Refusal}
 
 
-class _NeutralWriter(DialogueWriter):
+class NeutralWriter(DialogueWriter):
     """Writes one dialogue."""
 
     name = NAME
@@ -123,8 +123,8 @@ class Neutral(BuiltInFormat):
     """Neutral messages."""
 
     name = NAME
-    _writer = _NeutralWriter
-    _assembly = NeutralAssembly
+    _writer: Any = NeutralWriter
+    _assembly: Any = NeutralAssembly
 
     def say(self, role: Role, text: str) -> Payload:
         return {"role": role, "parts": [text_block(text)]}
@@ -140,8 +140,8 @@ class Neutral(BuiltInFormat):
         # A plain payload is sent unread. So it is never a result, which must be paired
         # with its call, and has no other keys: those may be private.
         if role != "tool" and payload.keys() <= _KEYS and is_words(parts, ("text",)):
-            return MessageNote(role=role, format=NAME)
-        return note_of(NAME, role, self.read(payload))
+            return MessageNote(role=role, format=self.name)
+        return note_of(self.name, role, self.read(payload))
 
     def read(self, payload: Payload) -> list[Piece]:
         assert isinstance(payload, dict)

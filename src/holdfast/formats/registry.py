@@ -13,6 +13,7 @@ from holdfast.formats.sdk_objects import plain
 __all__ = ["get", "is_known", "known", "plain", "read", "register"]
 
 _OWN = {
+    "acp": ("holdfast.formats.acp.messages", "Acp"),
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "goose": ("holdfast.formats.goose", "Goose"),
     "holdfast": ("holdfast.formats.neutral", "Neutral"),

@@ -20,6 +20,8 @@ END: Delta = ("done", 0, None)
 class TextAssembly:
     """Words being put together."""
 
+    ends_with_source = True
+
     def __init__(self, format: Format) -> None:
         self._format = format
         self._words: list[str] = []

@@ -130,10 +130,10 @@ class Stream:
         self.unread = self.unread or any(delta[0] == "raw" for delta in deltas)
 
     def finish(self) -> None:
-        """The iterator has ended. For plain text that is its end; other formats must have said
+        """The source has ended. For plain text that is its end; most other formats must have said
         theirs.
         """
-        if self._format == "text":
+        if self._assembly.ends_with_source:
             self._assembly.fold([("done", 0, None)])
 
     @property

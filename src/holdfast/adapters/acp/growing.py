@@ -1,0 +1,220 @@
+"""Messages and tool calls of one session while they grow: which update belongs to which message,
+and when a message is whole.
+
+Nothing on the wire says that a message is whole. It is when another one begins, when a tool is
+called, and when its turn is over. A call is whole when its input is known, or when the tool is at
+work; from then on, what is said of it is about its outcome.
+"""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.adapters.acp.known import SPOKEN, USER
+from holdfast.adapters.acp.steps import (
+    CallAnswered,
+    MessageClosed,
+    Noted,
+    OwnTurnBegan,
+    Said,
+    WireStep,
+)
+from holdfast.formats.acp.messages import As
+from holdfast.formats.acp.tool_calls import has_input, is_final
+from holdfast.formats.reading import Block, fields, text
+
+
+class ToStore(msgspec.Struct):
+    """Steps that a line asks for, before it is passed on and after."""
+
+    before: list[WireStep] = []
+    after: list[WireStep] = []
+
+
+class GrowingCall(msgspec.Struct):
+    """A tool call that has no outcome yet. `takes_input`: its message is not whole."""
+
+    id: str
+    slot: str
+    turn: int
+    takes_input: bool = True
+    outcome: str | None = None
+
+
+class Growing:
+    """What grows in one session."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.turn = 0
+        """Counts the turns of this connection; what belongs to an earlier one comes late."""
+        self.is_in_turn = False
+        self.prompt = ""
+        """What the user has asked in this turn."""
+        self._slots = 0
+        self._speaking: tuple[str, Any] | None = None
+        self._calls: dict[str, GrowingCall] = {}
+        self._done: dict[str, str] = {}
+
+    def begin(self, prompt: str = "") -> None:
+        """A turn begins."""
+        self.turn += 1
+        self.is_in_turn = True
+        self.prompt = prompt
+
+    def end(self) -> None:
+        """The turn is over; its calls may still be answered."""
+        self.is_in_turn = False
+        self._speaking = None
+
+    def expect(self, calls: set[str]) -> None:
+        """These calls are stored without an outcome, which may still come."""
+        for id in calls:
+            if id not in self._calls:
+                self._calls[id] = GrowingCall(id, "", -1, takes_input=False)
+
+    def close_all(self) -> list[WireStep]:
+        """The steps after which all that was said is whole."""
+        steps = self._hush()
+        for call in self._calls.values():
+            if call.turn == self.turn and call.takes_input:
+                call.takes_input = False
+                steps.append(MessageClosed(self.session, call.slot))
+        return steps
+
+    def slot_of(self, call_id: str) -> str | None:
+        """The slot of a call's message."""
+        call = self._calls.get(call_id)
+        slot = self._done.get(call_id, "") if call is None else call.slot
+        return slot or None
+
+    def update(self, update: Block, todo: ToStore) -> None:
+        """An update of the agent's."""
+        kind = text(update.get("sessionUpdate"))
+        if kind in SPOKEN and not self._is_echo(update):
+            self._speak(update, todo)
+        elif kind in ("tool_call", "tool_call_update") and update.get("toolCallId"):
+            self._tool(update, todo)
+        else:
+            todo.before.append(Noted(self.session, f"acp.{kind}", update))
+
+    def ask(self, call: Block, todo: ToStore) -> str | None:
+        """The agent asks for permission to run this call, which may be the first that is heard of
+        it; the slot of its message.
+        """
+        id = text(call.get("toolCallId"))
+        if not id:
+            return None
+        known = self._calls.get(id)
+        if known is None and id not in self._done:
+            self._announce(id, {**call, "sessionUpdate": "tool_call"}, todo)
+            todo.before += todo.after
+            todo.after.clear()
+            known = self._calls[id]
+        if known is not None and known.takes_input and known.turn == self.turn:
+            known.takes_input = False
+            todo.before.append(MessageClosed(self.session, known.slot))
+        return self.slot_of(id)
+
+    def _is_echo(self, update: Block) -> bool:
+        """Whether an agent says back what the user has asked, which is stored."""
+        if update.get("sessionUpdate") != USER or not self.prompt:
+            return False
+        words = text(fields(update.get("content")).get("text")).strip()
+        return words in self.prompt
+
+    def _speak(self, update: Block, todo: ToStore) -> None:
+        kind: As = "message"
+        if update.get("sessionUpdate") == USER:
+            kind = "user"
+        id = update.get("messageId")
+        # Without an id, what is thought and what is said are two messages.
+        key = (kind, id) if id is not None else (update.get("sessionUpdate"), None)
+        self._need_turn(todo)
+        if self._speaking is None or self._speaking[1] != key:
+            todo.after += self._hush()
+            self._speaking = (self._slot(kind), key)
+        slot = self._speaking[0]
+        todo.before.append(Said(self.session, slot, kind, (update,)))
+
+    def _hush(self) -> list[WireStep]:
+        """What is being said is whole."""
+        if self._speaking is None:
+            return []
+        slot, self._speaking = self._speaking[0], None
+        return [MessageClosed(self.session, slot)]
+
+    def _tool(self, update: Block, todo: ToStore) -> None:
+        id = text(update["toolCallId"])
+        call = self._calls.get(id)
+        if call is None:
+            is_new = update["sessionUpdate"] == "tool_call" or id not in self._done
+            if is_new:
+                self._announce(id, update, todo)
+            else:
+                slot = self._done[id] or None
+                name = "acp.tool_call_update"
+                todo.before.append(Noted(self.session, name, update, slot))
+        elif call.turn != self.turn or not self.is_in_turn:
+            self._late(call, update, todo)
+        elif call.takes_input:
+            self._grow(call, update, todo)
+        else:
+            self._go_on(call, update, todo)
+
+    def _announce(self, id: str, update: Block, todo: ToStore) -> None:
+        self._need_turn(todo)
+        call = self._calls[id] = GrowingCall(id, self._slot("call"), self.turn)
+        todo.after += self._hush()
+        self._grow(call, update, todo)
+
+    def _grow(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
+        # An outcome alone says nothing of the call, unless nothing was said of it before.
+        if not is_final(update) or has_input(update) or _is_first(update):
+            said = Said(self.session, call.slot, "call", (update,))
+            todo.before.append(said)
+        if is_final(update):
+            call.takes_input = False
+            todo.after.append(MessageClosed(self.session, call.slot))
+            self._go_on(call, update, todo)
+        elif has_input(update) or update.get("status") == "in_progress":
+            call.takes_input = False
+            todo.after.append(MessageClosed(self.session, call.slot))
+
+    def _go_on(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
+        """A tool that is at work says something, or has come to its end."""
+        if call.outcome is None:
+            call.outcome = self._slot("outcome")
+        todo.before.append(Said(self.session, call.outcome, "outcome", (update,)))
+        if is_final(update):
+            todo.after.append(MessageClosed(self.session, call.outcome))
+            self._finish(call)
+
+    def _late(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
+        """Something about a call of a turn that is over."""
+        if is_final(update):
+            todo.before.append(CallAnswered(self.session, call.id, (update,)))
+            self._finish(call)
+        else:
+            slot = call.slot or None
+            todo.before.append(
+                Noted(self.session, "acp.tool_call_update", update, slot)
+            )
+
+    def _finish(self, call: GrowingCall) -> None:
+        del self._calls[call.id]
+        self._done[call.id] = call.slot
+
+    def _need_turn(self, todo: ToStore) -> None:
+        """Nobody has asked: the agent speaks of itself, in a turn of its own."""
+        if not self.is_in_turn:
+            self.begin()
+            todo.before.append(OwnTurnBegan(self.session))
+
+    def _slot(self, kind: As) -> str:
+        self._slots += 1
+        return f"{kind}:{self._slots}"
+
+
+def _is_first(update: Block) -> bool:
+    return update.get("sessionUpdate") == "tool_call"

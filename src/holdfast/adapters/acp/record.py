@@ -1,0 +1,37 @@
+"""`record`: runs an agent, and records what it and its client say to each other."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from holdfast import Store
+from holdfast.adapters.acp.pump import Pump
+from holdfast.adapters.acp.recorder import Recorder
+from holdfast.adapters.acp.recording import Recording
+from holdfast.adapters.acp.session_key import place_of, session_key
+from holdfast.adapters.acp.storage import SessionStorage
+from holdfast.formats.reading import text
+
+
+def record(
+    store: Store,
+    command: Sequence[str],
+    *,
+    name: str | None = None,
+    say: Callable[[str], None],
+    client: tuple[int, int] = (0, 1),
+) -> int:
+    """Runs the agent and passes on what it and the client at these descriptors say, until the
+    agent has ended: its exit code, or minus the number of a signal. `say` is told what could not be
+    stored.
+    """
+    recording = Recording()
+    place = None if name is not None else place_of(os.environ)
+
+    def key_of(session: str) -> str:
+        said = text(recording.agent.get("name"))
+        agent = name or said or PurePath(command[0]).name
+        return session_key(agent, session, place=place)
+
+    recorder = Recorder(recording, SessionStorage(store, key_of), say)
+    return Pump(command, recorder, client=client).run()

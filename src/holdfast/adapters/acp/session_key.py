@@ -1,0 +1,29 @@
+"""Which session of the store is meant by an agent's session id.
+
+A client that reconnects names nothing but the id, so the key is made of what is the same then: the
+agent's name and the id. Ids that are UUIDs are unique. goose counts its sessions by the day, and
+begins anew in every home: there, where the agent keeps its data is part of the key.
+"""
+
+import hashlib
+import re
+import socket
+from collections.abc import Mapping
+
+_HOMES = ("HOME", "USERPROFILE", "XDG_DATA_HOME", "GOOSE_PATH_ROOT")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def session_key(agent: str, session: str, *, place: str | None) -> str:
+    """The key of an agent's session; `place` tells apart agents whose ids are the same."""
+    if place is None or _UUID.fullmatch(session):
+        return f"acp:{agent}:{session}"
+    return f"acp:{agent}@{place}:{session}"
+
+
+def place_of(environment: Mapping[str, str]) -> str:
+    """A short name of this machine and home, the same each time."""
+    facts = [socket.gethostname()]
+    for name in _HOMES:
+        facts.append(f"{name}={environment.get(name, '')}")
+    return hashlib.sha256("\n".join(facts).encode(errors="replace")).hexdigest()[:8]

@@ -1,0 +1,258 @@
+"""Keeps what happens on the wire: steps are done with sessions, turns and streams of a store.
+
+A step that returns is durable. Whatever is said grows as a stream of its turn, so that a kill at
+any point leaves what was shown; a message that is whole becomes an entry.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast import Message, PushStream, Session, Store, Turn
+from holdfast.adapters.acp import steps
+from holdfast.adapters.acp.known import Known, StoredPiece, wire_of
+from holdfast.adapters.acp.talk import prompt_slot
+from holdfast.errors import HoldfastError, NotFound
+from holdfast.formats.acp.messages import NAME, outcome_payload, record_payload
+
+OUT_OF_PLACE = {"visible_to_model": False, "acp.replayed": True}
+
+
+class StoredSession:
+    """A session of the agent's, and what is being said in it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.turn: Turn | None = None
+        self.exit = contextlib.ExitStack()
+        self.streams: dict[str, PushStream] = {}
+        self.ids: dict[str, str] = {}
+        """The ids of messages by their slots."""
+        self.waiting: dict[str, str] = {}
+        """The ids of prompts that are queued."""
+        self.withdrawn: list[str] = []
+        """The ids of prompts that were withdrawn and are still in the inbox."""
+        self.loaded: list[str] = []
+        """The messages that a load has added."""
+        self.last: str | None = None
+
+    def enter(self, turn: Turn) -> None:
+        """A turn begins."""
+        self.exit = contextlib.ExitStack()
+        self.turn = self.exit.enter_context(turn)
+        self.streams.clear()
+
+    def leave(self) -> None:
+        """The turn is over."""
+        self.turn = None
+        self.streams.clear()
+
+
+class SessionStorage:
+    """What is to be kept, by the agent's ids of sessions. `key_of` names a session in the store."""
+
+    def __init__(self, store: Store, key_of: Callable[[str], str]) -> None:
+        self._store = store
+        self._key_of = key_of
+        self._sessions: dict[str, StoredSession] = {}
+        self._do: dict[type[steps.WireStep], Callable[[Any], None]] = {
+            steps.SessionOpened: self._opened,
+            steps.SessionForked: self._forked,
+            steps.PromptBegan: self._began,
+            steps.PromptQueued: self._queued,
+            steps.PromptTaken: self._taken,
+            steps.PromptWithdrawn: self._withdrawn,
+            steps.OwnTurnBegan: self._spoke_up,
+            steps.Said: self._said,
+            steps.MessageClosed: self._closed,
+            steps.Noted: self._noted,
+            steps.CallAnswered: self._answered,
+            steps.Misplaced: self._misplaced,
+            steps.LineKept: self._kept,
+            steps.TurnOver: self._ended,
+        }
+
+    def do(self, step: steps.WireStep) -> None:
+        """Does a step. It is durable when this returns."""
+        self._do[type(step)](step)
+
+    def known(self, session: str) -> Known:
+        """What the store holds of a session."""
+        found = self.stored(session)
+        return Known([] if found is None else map(_piece, found.transcript()))
+
+    def stored(self, session: str) -> Session | None:
+        """The session as it is in the store; None when it was never recorded."""
+        with contextlib.suppress(NotFound):
+            return self._store.session(self._key_of(session), create=False)
+        return None
+
+    def give_up(self, session: str, error: BaseException) -> None:
+        """Ends the turn that can't be stored. If the store can't take even that now, it will when
+        it can.
+        """
+        kept = self._sessions.get(session)
+        if kept is None or kept.turn is None:
+            return
+        kept.leave()
+        with contextlib.suppress(HoldfastError):
+            kept.exit.__exit__(type(error), error, None)
+
+    def _kept_session(self, session: str) -> StoredSession:
+        kept = self._sessions.get(session)
+        if kept is None:
+            handle = self._store.session(self._key_of(session))
+            kept = self._sessions[session] = StoredSession(handle)
+        return kept
+
+    def _opened(self, step: steps.SessionOpened) -> None:
+        kept = self._kept_session(step.session)
+        if _last_of(kept.session) is None:
+            self._record(kept, step.facts)
+        else:
+            self._noted(steps.Noted(step.session, "acp.opened", step.facts))
+
+    def _forked(self, step: steps.SessionForked) -> None:
+        found = self.stored(step.session)
+        if found is not None and self.stored(step.into) is None:
+            found.fork(key=self._key_of(step.into))
+
+    def _began(self, step: steps.PromptBegan) -> None:
+        kept = self._kept_session(step.session)
+        # Another program that is in this session has to be told to the client, not waited for.
+        turn = kept.session.turn(step.payload, format=NAME, on_busy="refuse")
+        kept.enter(turn)
+        self._find_prompt(kept, step.prompt)
+
+    def _queued(self, step: steps.PromptQueued) -> None:
+        kept = self._kept_session(step.session)
+        key = self._key_of(step.session)
+        receipt = self._store.accept(key, step.payload, format=NAME)
+        kept.waiting[step.prompt] = receipt.message_id
+        kept.ids[prompt_slot(step.prompt)] = receipt.message_id
+
+    def _taken(self, step: steps.PromptTaken) -> None:
+        kept = self._kept_session(step.session)
+        message = kept.waiting.pop(step.prompt)
+        takes = [*kept.withdrawn, message]
+        turn = kept.session.turn(format=NAME, on_busy="refuse", take=takes)
+        kept.enter(turn)
+        kept.withdrawn.clear()
+        kept.last = message
+
+    def _withdrawn(self, step: steps.PromptWithdrawn) -> None:
+        kept = self._kept_session(step.session)
+        message = kept.waiting.pop(step.prompt)
+        labels = {"acp.answer": step.answer}
+        if not step.is_heard:
+            labels["visible_to_model"] = False
+        kept.session.label(message, **labels)
+        kept.withdrawn.append(message)
+        # What waits behind it has turns of its own: the next one takes this along.
+        if kept.turn is not None and not kept.waiting:
+            kept.turn.inbox()
+            kept.withdrawn.clear()
+
+    def _spoke_up(self, step: steps.OwnTurnBegan) -> None:
+        kept = self._kept_session(step.session)
+        kept.loaded.clear()
+        # What waits in the inbox is for a turn that answers it.
+        kept.enter(kept.session.turn(format=NAME, on_busy="refuse", take=[]))
+
+    def _said(self, step: steps.Said) -> None:
+        kept = self._kept_session(step.session)
+        stream = kept.streams.get(step.slot)
+        if stream is None:
+            assert kept.turn is not None
+            stream = kept.turn.stream(NAME)
+            kept.streams[step.slot] = stream
+            kept.ids[step.slot] = stream.message_id
+        stream.push({"as": step.kind, "updates": list(step.updates)})
+
+    def _closed(self, step: steps.MessageClosed) -> None:
+        kept = self._kept_session(step.session)
+        stream = kept.streams.pop(step.slot, None)
+        if stream is not None:
+            stream.close()
+            kept.last = stream.message_id
+            kept.loaded.append(stream.message_id)
+
+    def _noted(self, step: steps.Noted) -> None:
+        kept = self._kept_session(step.session)
+        message = kept.ids.get(step.slot or "") or kept.last or _last_of(kept.session)
+        if message is not None:
+            # A message that says nothing is in no log: its label goes to the one before.
+            with contextlib.suppress(NotFound):
+                kept.session.label(message, **{step.name: step.value})
+                return
+            message = _last_of(kept.session)
+        if message is None:
+            self._record(kept, {step.name: step.value})
+        else:
+            kept.session.label(message, **{step.name: step.value})
+
+    def _answered(self, step: steps.CallAnswered) -> None:
+        kept = self._kept_session(step.session)
+        kept.session.append(outcome_payload(list(step.updates)), format=NAME)
+
+    def _misplaced(self, step: steps.Misplaced) -> None:
+        kept = self._kept_session(step.session)
+        for message in kept.loaded:
+            with contextlib.suppress(NotFound):
+                kept.session.label(message, **OUT_OF_PLACE)
+        kept.loaded.clear()
+
+    def _kept(self, step: steps.LineKept) -> None:
+        self._record(self._kept_session(step.session), step.facts)
+
+    def _ended(self, step: steps.TurnOver) -> None:
+        kept = self._kept_session(step.session)
+        turn = kept.turn
+        if turn is None:
+            return
+        kept.leave()
+        if step.end == "completed":
+            kept.exit.close()
+        elif step.end == "failed":
+            turn.fail(step.why or "the agent answered with an error")
+        else:
+            turn.interrupt(step.why)
+
+    def _record(self, kept: StoredSession, facts: dict[str, Any]) -> None:
+        kept.last = kept.session.append(record_payload(facts), format=NAME)
+
+    def _find_prompt(self, kept: StoredSession, prompt: str) -> None:
+        message = _last_of(kept.session)
+        if message is not None:
+            kept.ids[prompt_slot(prompt)] = kept.last = message
+
+
+def _last_of(session: Session) -> str | None:
+    """The id of a session's last message."""
+    # A few entries stand after a message at most: the turn's start, labels.
+    head = session.head()
+    for back in (16, 256, head):
+        found = None
+        for message in session.transcript(after=max(0, head - back)):
+            found = message.id
+        if found is not None or back >= head:
+            return found
+    return None
+
+
+def _piece(message: Message) -> StoredPiece:
+    return StoredPiece(
+        message.role,
+        message.text,
+        wire_of(message.payload),
+        is_partial=message.state == "partial",
+        answers=tuple(_answers(message)),
+    )
+
+
+def _answers(message: Message) -> Iterator[str]:
+    from holdfast.parts import Result
+
+    for part in message.parts:
+        if isinstance(part, Result):
+            yield part.call_id

@@ -1,0 +1,155 @@
+"""One session on the wire: its prompts, open and queued; a load that replays it; and what grows in
+it.
+
+No update names the prompt it answers. Prompts are answered in the order in which they were given,
+so updates belong to the first one that is open. One that is refused while another runs has no
+turn.
+"""
+
+from typing import Any
+
+from holdfast.adapters.acp.growing import Growing, ToStore
+from holdfast.adapters.acp.known import REPLAYED, Known
+from holdfast.adapters.acp.steps import (
+    LoadBegan,
+    Misplaced,
+    Noted,
+    PromptBegan,
+    PromptQueued,
+    PromptTaken,
+    PromptWithdrawn,
+    TurnOver,
+    WireStep,
+)
+from holdfast.adapters.acp.wire import Line
+from holdfast.formats.acp.messages import prompt_payload
+from holdfast.formats.reading import Block, fields, text
+
+
+class Talk:
+    """What has happened in one session, as far as what comes next depends on it."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.prompts: dict[str, tuple[Any, str]] = {}
+        """Prompts without an answer, in order: id as it is on the wire, and words."""
+        self.growing = Growing(session)
+        self.known: Known | None = None
+        self.is_given_up = False
+        """Whether what comes is passed on to nobody, until the agent has stopped."""
+        self._load: str | None = None
+        self._added = False
+
+    def prompt(self, line: Line, todo: ToStore) -> None:
+        """The user asks something."""
+        payload = prompt_payload(line.params)
+        words = _words(payload)
+        if self.prompts:
+            todo.before.append(PromptQueued(self.session, line.id, payload))
+        else:
+            if self.growing.is_in_turn:
+                todo.before += self._complete()
+            todo.before.append(PromptBegan(self.session, line.id, payload))
+            self.growing.begin(words)
+        self.prompts[line.id] = (line.message.get("id"), words)
+
+    def unprompt(self, id: str) -> None:
+        """This prompt could not be stored: it was never given."""
+        is_running = next(iter(self.prompts), None) == id
+        self.prompts.pop(id, None)
+        if is_running:
+            self.growing.end()
+
+    def answered(self, line: Line, todo: ToStore) -> None:
+        """The agent answers a prompt."""
+        if line.id not in self.prompts:
+            return
+        is_running = next(iter(self.prompts)) == line.id
+        del self.prompts[line.id]
+        answer = line.result if line.error is None else {"error": line.error}
+        if not is_running:
+            is_heard = line.error is None and not _is_cancelled(line)
+            todo.before.append(PromptWithdrawn(self.session, line.id, answer, is_heard))
+            return
+        todo.before += self._ended(line)
+        slot = prompt_slot(line.id)
+        todo.after.append(Noted(self.session, "acp.answer", answer, slot))
+        for id, (_, words) in self.prompts.items():
+            todo.after.append(PromptTaken(self.session, id))
+            self.growing.begin(words)
+            break
+
+    def _ended(self, line: Line) -> list[WireStep]:
+        if line.error is not None:
+            self.growing.end()
+            return [TurnOver(self.session, "failed", text(line.error.get("message")))]
+        if _is_cancelled(line):
+            # What was being said is not whole.
+            self.growing.end()
+            return [TurnOver(self.session, "interrupted", "cancelled")]
+        return self._complete()
+
+    def _complete(self) -> list[WireStep]:
+        steps = self.growing.close_all()
+        self.growing.end()
+        return [*steps, TurnOver(self.session, "completed")]
+
+    def cut(self, why: str) -> list[WireStep]:
+        """The agent is gone: nothing more will be said."""
+        self.prompts.clear()
+        if not self.growing.is_in_turn:
+            return []
+        self.growing.end()
+        return [TurnOver(self.session, "interrupted", why)]
+
+    def load(self, line: Line, todo: ToStore) -> None:
+        """The client asks for a replay."""
+        self._load = line.id
+        self._added = False
+        todo.before.append(LoadBegan(self.session))
+
+    def know(self, known: Known) -> None:
+        """What the store holds of this session, which is going to be replayed."""
+        self.known = known
+        self.growing.expect(known.calls - known.answered)
+
+    def loaded(self, line: Line, todo: ToStore) -> None:
+        """The replay is over."""
+        if self._load != line.id:
+            return
+        self._load = self.known = None
+        if self.growing.is_in_turn and not self.prompts:
+            todo.before += self._complete()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether what comes is a replay."""
+        return self._load is not None
+
+    def update(self, update: Block, todo: ToStore) -> None:
+        """The agent says something."""
+        if self.known is not None and update.get("sessionUpdate") in REPLAYED:
+            news = self.known.news(update)
+            if news is None:
+                if self._added:
+                    todo.before += self.growing.close_all()
+                    todo.before.append(Misplaced(self.session))
+                    self._added = False
+                return
+            self._added = True
+            update = news
+        self.growing.update(update, todo)
+
+
+def prompt_slot(id: str) -> str:
+    """The slot of a prompt's message."""
+    return f"prompt:{id}"
+
+
+def _is_cancelled(line: Line) -> bool:
+    return line.result.get("stopReason") == "cancelled"
+
+
+def _words(payload: Any) -> str:
+    words = [text(part.get("text")) for part in fields(payload)["parts"]]
+    return "\n".join(words)

@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: messages and tool calls that arrive in pieces."""
