@@ -216,6 +216,8 @@ class _Chat:
 
     def __init__(self):
         self.events = []
+        self.waiting = []
+        """What was sent while nobody was connected."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
         self._connection = None

@@ -47,6 +47,12 @@ PATIENCE_S = 1800
 _NUDGES = ("_verification_stop_synthetic", "_pre_verify_synthetic")
 """Hermes' marks on words that it says to the model itself, and takes away before it writes."""
 
+_CONTINUE = (
+    "[System: The previous response was cut off",
+    "[System: Your previous response was truncated",
+)
+"""How Hermes begins when it asks the model to go on, in the user's name."""
+
 _at_work: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary()
 """The agent of this process that runs the turn of a session, by the session's id."""
 
@@ -126,10 +132,18 @@ def _said(
         if is_scaffolding(live) or any(live.get(mark) for mark in _NUDGES):
             continue
         words = plain(live, _overriding(agent, live, index))
-        # A turn that Hermes resumes by itself: nobody has asked anything.
-        if words["role"] != "user" or words["content"]:
+        if words["role"] != "user" or _is_asked(words["content"]):
             said.append((live, words))
     return said
+
+
+def _is_asked(content: Any) -> bool:
+    """Whether a user has said this: not where Hermes resumes a turn by itself, or has the model go
+    on with an answer that was cut.
+    """
+    return bool(content) and not (
+        isinstance(content, str) and content.startswith(_CONTINUE)
+    )
 
 
 def _overriding(agent: Any, live: Live, index: int) -> Any:
