@@ -8,10 +8,11 @@ Hermes sends to its model next.
 
 import hashlib
 import subprocess
+import tempfile
 from pathlib import Path
 
 from torture.live.hermes_lab import Lab, Trouble, fronts
-from torture.live.hermes_plays import front_ends, kills, refusals, sessions
+from torture.live.hermes_plays import front_ends, kills, refusals, sessions, soaking
 from torture.live.table import Outcome, Row
 
 RELEASE = "0.19.0"
@@ -80,5 +81,6 @@ PLAYS = [
 
 
 def soak(environment, messages):
-    """Not yet."""
-    return []
+    """So many messages through the gateway, with random kills; a sentence for each thing wrong."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-live-") as folder:
+        yield from soaking.soak(lambda: Lab(environment, Path(folder), True), messages)

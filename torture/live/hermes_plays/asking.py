@@ -14,10 +14,15 @@ def judged(lab, *, shown, stored, sent, problems):
     """The outcome of a row; `sent` are the messages of the request that followed."""
     valid = None
     if sent is not None:
-        wrong = check("openai.chat", [_with_words(each) for each in sent])
+        wrong = refused(sent)
         valid = not wrong
         problems = [*problems, *wrong]
     return Outcome(shown, stored, valid, not problems, "; ".join(problems))
+
+
+def refused(messages):
+    """What a provider would refuse in these messages."""
+    return check("openai.chat", [_with_words(each) for each in messages])
 
 
 def _with_words(message):
