@@ -241,20 +241,38 @@ modules = hermes_modules.patched()
 db = modules.SessionDB(db_path={path!r})
 agent = modules.AIAgent(session_db=db)
 agent.stream_delta_callback = lambda text: print(text, flush=True)
-agent.script = [["Half of ", "it ", lambda: time.sleep(60)]]
+agent.script = [[{pieces}, lambda: time.sleep(60)]]
 agent.run_conversation("Hi.")
 """
 
 
-@pytest.mark.slow
-def test_a_killed_answer_is_kept_and_loaded_once(hermes, tmp_path):
-    code = CHILD.format(tests=str(Path(__file__).parent), path=str(hermes.db.db_path))
+def killed(hermes, pieces):
+    """What an agent had shown when it was killed, two lines after it began."""
+    code = CHILD.format(
+        tests=str(Path(__file__).parent), path=str(hermes.db.db_path), pieces=pieces
+    )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     shown = child.stdout.readline()[:-1] + child.stdout.readline()[:-1]
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    assert shown == "Half of it "
+    return shown
+
+
+@pytest.mark.slow
+def test_a_question_that_a_kill_left_unanswered_is_stored_once(hermes):
+    killed(hermes, "lambda: print('asked\\n', flush=True)")
+    history = hermes.db.get_messages_as_conversation("s1")
+    assert rows(hermes) == [("user", "Hi.")]
+    say(hermes, "And?", ["Both."], history=history)
+    assert [text for _, text, _ in transcript(hermes)] == ["Hi.", "And?", "Both."]
+    assert [text for _, text in rows(hermes)] == ["Hi.", "And?", "Both."]
+    assert session_of(hermes).pending() == []
+
+
+@pytest.mark.slow
+def test_a_killed_answer_is_kept_and_loaded_once(hermes):
+    assert killed(hermes, "'Half of ', 'it '") == "Half of it "
     for _ in range(2):
         assert rows(hermes) == [("user", "Hi."), ("assistant", "Half of it")]
     history = hermes.db.get_messages_as_conversation("s1")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from holdfast import Receipt, Session, Turn
+from holdfast import Message, Receipt, Session, Turn
 from holdfast.adapters.hermes import receipts
 from holdfast.adapters.hermes.projection import recorded
 from holdfast.adapters.hermes.rows.catch_up import last_cut
@@ -212,22 +212,25 @@ class AgentCall:
         self, agent: Any, conversation: Conversation, world: World
     ) -> tuple[Turn, bool]:
         """A turn for this call, and whether another's had to be waited for."""
+        session = conversation.session
         asked = self._asked()
         taken = receipts.claim(agent, self._user_message)
         started = world.tick()
         on_busy = "refuse"
         while True:
+            # What a turn took that died before it spoke: Hermes has its row, and it is in the list.
+            before = session.pending()
             try:
-                turn = _turn(conversation.session, asked, taken, on_busy)
+                turn = _turn(
+                    session, asked, [*taken, *before] if taken else [], on_busy
+                )
                 break
             except SessionBusy:
                 on_busy = _patience(conversation.session_id, world.tick() - started)
                 time.sleep(LOOK_S)
-        stored = [
-            dict(message.payload) for message in _asked_of(conversation.session, turn)
-        ]
-        conversation.begin(turn, stored)
-        return turn, on_busy != "refuse" or world.tick() - started > LOOK_S
+        known = {message.id for message in before}
+        conversation.begin(turn, _asked_in(session, turn, known))
+        return turn, world.tick() - started > LOOK_S
 
     def _asked(self) -> Payload | None:
         """What the user says; None in a turn that Hermes resumes by itself."""
@@ -283,7 +286,10 @@ class AgentCall:
 
 
 def _turn(
-    session: Session, asked: Payload | None, taken: list[Receipt], on_busy: Any
+    session: Session,
+    asked: Payload | None,
+    taken: list[Receipt | Message],
+    on_busy: Any,
 ) -> Turn:
     if taken:
         try:
@@ -301,10 +307,13 @@ def _patience(session_id: str, waited_s: float) -> str:
     return "interrupt" if waited_s > limit_s else "refuse"
 
 
-def _asked_of(session: Session, turn: Turn) -> list[Any]:
-    """The messages of the user that this turn was opened with."""
-    messages = session.transcript(after=max(0, session.head() - 64))
-    return [message for message in messages if message.turn == turn.id]
+def _asked_in(session: Session, turn: Turn, known: set[str]) -> list[Payload]:
+    """What the user says in this turn that has just been opened, without what is `known`."""
+    asked = []
+    for message in session.transcript(after=max(0, session.head() - 64)):
+        if message.turn == turn.id and message.id not in known:
+            asked.append(dict(message.payload))
+    return asked
 
 
 def _end(turn: Turn, conversation: Conversation, result: dict[str, Any]) -> None:
