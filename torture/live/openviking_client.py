@@ -53,7 +53,10 @@ def rows(environment: Path) -> list[Row]:
     def row(name: str, play: Callable[["Setting"], Outcome]) -> Row:
         def played(folder: Path, served: bool) -> Outcome:
             with Setting(shared, folder, served) as setting:
-                return play(setting)
+                try:
+                    return play(setting)
+                except TimeoutError as error:
+                    return Outcome(f"{setting.said} said", "unknown", None, False, str(error))
 
         return Row(name, played)
 
@@ -395,47 +398,121 @@ def _killed_server(setting: Setting, messages: int = 30, kills: int = 3) -> Outc
 
 
 def soak(environment: Path, messages: int) -> Iterator[str]:
-    """So many messages through Holdfast's client, with commits, lost answers, and kills of the server
-    and of the client's threads; a sentence for each thing that is wrong.
+    """So many messages through Holdfast's client, with commits, lost answers, and kill -9 of the client
+    and of the server; a sentence for each thing that is wrong.
     """
     dice = random.Random(messages)
     server = RunningServer(environment)
     with tempfile.TemporaryDirectory(prefix="holdfast-live-") as folder:
         with Setting(server, Path(folder), served=True) as setting:
-            for number in range(messages):
-                _trouble(setting, dice)
-                setting.say()
+            client = KillableClient(setting)
+            for number in range(1, messages + 1):
+                _trouble(setting, client, dice, messages)
+                client.say(f"add {number}")
                 if dice.random() < 0.03:
-                    setting.client.client.commit(setting.id, keep_recent_count=dice.choice([0, 2]))
-                if number % 50 == 49:
-                    print(f"{number + 1} messages", file=sys.stderr, flush=True)
-            setting.client.settle()
-            live, archives = setting.stored()
-            there = [text for archive in archives for text in archive] + live
-            wanted = [f"Message {number}." for number in range(1, messages + 1)]
-            for text in wanted:
-                if there.count(text) != 1:
-                    yield f"{text} is there {there.count(text)} times"
-            if sorted(set(there), key=there.index) != wanted:
-                yield "messages are out of order"
+                    client.say(f"commit {number}")
+                if number % 50 == 0:
+                    print(f"{number} messages", file=sys.stderr, flush=True)
+            client.say("settle")
+            client.kill()
+            yield from _wrong(setting, messages)
 
 
-def _trouble(setting: Setting, dice: random.Random) -> None:
+def _wrong(setting: Setting, messages: int) -> Iterator[str]:
+    live, archives = setting.stored()
+    there = [text for archive in archives for text in archive] + live
+    wanted = [f"Message {number}." for number in range(1, messages + 1)]
+    for text in wanted:
+        if there.count(text) != 1:
+            yield f"{text} is there {there.count(text)} times"
+    if list(dict.fromkeys(there)) != wanted:
+        yield "messages are out of order"
+
+
+def _trouble(
+    setting: Setting, client: "KillableClient", dice: random.Random, messages: int
+) -> None:
+    # A start of the server takes long, whatever the number of messages: there are about eight.
+    often = 8 / messages
     chance = dice.random()
-    if chance < 0.02:
+    if chance < often / 2:
         setting.server.restart()
-    elif chance < 0.03:
+    elif chance < often:
         setting.server.restart(lambda: _wipe(setting))
-    elif chance < 0.10:
+    elif chance < often + 0.05:
         setting.gateway.lose_next()
-    elif chance < 0.13:
-        setting.forget()
+    elif chance < often + 0.08:
+        client.kill()
+    elif chance < often + 0.10:
+        setting.gateway.lose_next(then=client.kill)
 
 
 def _wipe(setting: Setting) -> None:
     file = setting.files() / "messages.jsonl"
     if file.exists():
         file.write_bytes(b"")
+
+
+SPOKEN_TO = """
+import sys
+from torture.live import openviking_client as live
+client = live.HoldfastClient(sys.argv[1], live.Path(sys.argv[2]), sys.argv[3]).client
+for line in sys.stdin:
+    word, _, number = line.strip().partition(" ")
+    if word == "add":
+        client.add_message(sys.argv[3], "user", f"Message {number}.", event_id=number)
+    elif word == "commit":
+        client.commit(sys.argv[3], event_id=f"commit {number}")
+    elif not client.flush(600):
+        print(client.report(sys.argv[3]).problem, flush=True)
+        continue
+    print("done", flush=True)
+"""
+
+
+class KillableClient:
+    """Holdfast's client in a process of its own. What it did not confirm is said again to the next
+    one, with the same event id, as a caller would.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._child: subprocess.Popen[str] | None = None
+
+    def say(self, line: str) -> None:
+        for _ in range(20):
+            child = self._running()
+            assert child.stdin is not None and child.stdout is not None
+            try:
+                child.stdin.write(line + "\n")
+                child.stdin.flush()
+                answer = child.stdout.readline().strip()
+            except BrokenPipeError:
+                answer = ""
+            if answer == "done":
+                return
+            if answer:
+                raise TimeoutError(f"{line}: {answer}")
+        raise RuntimeError(f"the client ends whenever it is told to {line}")
+
+    def kill(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+
+    def _running(self) -> "subprocess.Popen[str]":
+        if self._child is None or self._child.poll() is not None:
+            setting = self._setting
+            self._child = subprocess.Popen(
+                [sys.executable, "-c", SPOKEN_TO, setting.gateway.url]
+                + [str(setting.folder), setting.id],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=ROOT,
+                text=True,
+            )
+        return self._child
 
 
 class Gateway:
