@@ -43,6 +43,8 @@ class VikingServer:
         self.on_write: Any = None
         self.lock = threading.RLock()
         self._open: set[socket.socket] = set()
+        self._serving = 0
+        self._served = threading.Condition()
         self._server: Any = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -93,6 +95,11 @@ class VikingServer:
         """Archived and live, in order."""
         return [text for archive in self.archives(id) for text in archive] + self.live(id)
 
+    def wait_until_idle(self) -> None:
+        """Waits until no request is being served, those included that nobody waits for any more."""
+        with self._served:
+            assert self._served.wait_for(lambda: not self._serving, 30)
+
     # What it answers.
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
@@ -118,6 +125,11 @@ class VikingServer:
             session = self.sessions[id]
             counts = {"message_count": len(session["live"])}
             return 200, {**counts, "commit_count": len(session["archives"])}
+
+    def _count(self, more: int) -> None:
+        with self._served:
+            self._serving += more
+            self._served.notify_all()
 
     def _create(self, id: str) -> tuple[int, Any]:
         if "/" in id or id.startswith("bad"):
@@ -227,10 +239,16 @@ def _handler(server: VikingServer) -> type[BaseHTTPRequestHandler]:
             super().finish()
 
         def do_GET(self) -> None:
-            self._serve(None)
+            server._count(1)
+            try:
+                length = int(self.headers.get("content-length") or 0)
+                self._serve(json.loads(self.rfile.read(length)) if length else None)
+            except ConnectionError:
+                self.close_connection = True  # the client was killed
+            finally:
+                server._count(-1)
 
-        def do_POST(self) -> None:
-            self._serve(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        do_POST = do_GET
 
         def _serve(self, body: Any) -> None:
             server.requests.append((self.command, self.path))

@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.adapters.openviking import AsyncClient, Client
+from holdfast.adapters.openviking.client.deliveries import DeliveryLog
 from holdfast.errors import BadArgument, InvalidMessage, StoreUnavailable
 from viking_server import VikingServer
 
@@ -84,6 +85,7 @@ def test_a_request_that_is_still_under_way_is_waited_for(viking, store):
     with Client(viking.url, store=store, background=False, timeout_s=0.2, grace_s=2) as client:
         add(client, "m0")
         assert client.flush()
+    viking.wait_until_idle()
     assert viking.live(KEY) == ["m0"]
 
 
@@ -216,6 +218,17 @@ def test_a_failed_commit_is_reported_and_not_sent_again(viking, client):
     assert client.report(KEY).commits == [report]
 
 
+def test_a_commit_that_failed_while_its_answer_was_lost_is_reported_as_failed(viking, client):
+    viking.task_end = "failed"
+    add(client, *numbers(0, 3))
+    assert client.flush()
+    viking.next("drop")
+    assert client.commit(KEY).wait(10).state == "failed"
+    add(client, "m3")
+    assert client.flush()
+    assert viking.everything(KEY) == numbers(0, 4) and client.report(KEY).lost == []
+
+
 def test_a_commit_that_is_accepted_is_not_taken_for_done(viking, client):
     viking.task_end = "running"
     add(client, "m0")
@@ -267,6 +280,8 @@ def test_a_commit_of_somebody_else_is_no_loss(viking, client):
         add(client, f"m{number}")
         assert client.flush()
     assert viking.everything(KEY) == numbers(0, 6) and client.report(KEY).lost == []
+    log = DeliveryLog(client._logs, client._session(KEY))
+    assert log.position().known == ()
 
 
 # Sessions.
@@ -310,7 +325,6 @@ def test_delivery_logs_are_in_no_list_of_sessions(client, store):
 
 def test_a_visit_reads_no_more_of_a_long_history(viking, client, store, monkeypatch):
     client.add_messages(KEY, [{"role": "user", "content": text} for text in numbers(0, 900)])
-    assert client.flush()
     engine, read = store._work.engine, []
     entries = engine.entries
 
@@ -320,9 +334,37 @@ def test_a_visit_reads_no_more_of_a_long_history(viking, client, store, monkeypa
         return page
 
     monkeypatch.setattr(engine, "entries", counted)
-    add(client, "one more")
+    visits = []
+    for number in range(30):
+        add(client, f"visit {number}")
+        assert client.flush()
+        visits.append(sum(read))
+        read.clear()
+    assert viking.live(KEY)[-1] == "visit 29"
+    assert visits[-1] <= visits[5] < 100
+
+
+def test_a_commit_waits_for_a_message_that_waits_for_its_tool(viking, client, store):
+    session = store.session(KEY)
+    with session.turn("Measure.") as turn:
+        call = turn.call("shell", {})
+        commit = client.commit(session)
+        client.send(session)
+        assert client.flush() and commit.report().state == "owed"
+        turn.result(call, "31 %")
+    client.send(session)
+    assert commit.wait(10).state == "completed"
+    assert viking.archives(KEY) == [["Measure.", "shell=31 %"]]
+
+
+def test_while_another_process_is_the_sender_nothing_is_sent_here(viking, client):
+    ids = add(client, "m0")
+    log = DeliveryLog(client._logs, client._session(KEY))
+    with log.turn():
+        assert not client.flush(0.1)
+        assert viking.live(KEY) == []
     assert client.flush()
-    assert viking.live(KEY)[-1] == "one more" and sum(read) < 200
+    assert viking.live(KEY) == ["m0"] and len(ids) == 1
 
 
 def test_a_session_of_another_store_or_tenant_is_refused(client, store, tmp_path):

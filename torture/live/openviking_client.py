@@ -6,6 +6,7 @@ between the two and loses answers when told; kill -9 is really sent, to the serv
 """
 
 import atexit
+import contextlib
 import http.client
 import json
 import random
@@ -574,11 +575,12 @@ class Gateway:
             lost()
             request.close_connection = True
             return
-        request.send_response(status)
-        request.send_header("content-type", "application/json")
-        request.send_header("content-length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
+        with contextlib.suppress(ConnectionError):  # the client was killed
+            request.send_response(status)
+            request.send_header("content-type", "application/json")
+            request.send_header("content-length", str(len(content)))
+            request.end_headers()
+            request.wfile.write(content)
 
     def _forward(self, request: BaseHTTPRequestHandler, body: bytes | None) -> tuple[int, bytes]:
         # One connection to the server for each of the client's: when the server dies, it is told.

@@ -51,6 +51,7 @@ def look(
     are not among the live ones.
     """
     for _ in range(_LOOKS_MAX):
+        # Counters, messages, counters: the three are read one after the other.
         before = counted(http, viking_id)
         if before is None:
             return SeenThere(exists=False)

@@ -145,6 +145,7 @@ class Client:
         found = self._session(session)
         log = DeliveryLog(self._logs, found)
         before = log.head()
+        # All that is in the session by now is at or before its head.
         request = CommitRequested(found.head(), options)
         try:
             id = log.request(request, event_id)
@@ -178,6 +179,7 @@ class Client:
         their number. A client with `background` does so when it is made.
         """
         found = 0
+        # Where a sender was killed, its turn still runs: these have something unsent for sure.
         for state in ("running", "open"):
             after: str | None = None
             while not self._is_closing:
@@ -216,6 +218,7 @@ class Client:
         """Sends what can be sent in this time, and ends the threads. What is unsent stays stored,
         and goes on with the next client.
         """
+        # Nobody sends in a client without threads, so there is nothing to wait for.
         if self._background and not self._is_closing:
             self._workers.wait_until_sent(timeout_s)
         self._is_closing = True

@@ -79,6 +79,7 @@ def _failures(visit: Visit, logged: LoggedRecord) -> int:
 
 
 def _count_failure(visit: Visit, logged: LoggedRecord, answer: HttpAnswer) -> None:
+    # A server that is away has failed over nothing.
     if answer.fate == "answered":
         visit.memory.failures = (logged.id, _failures(visit, logged) + 1)
 
@@ -140,11 +141,13 @@ def resolve_commit(visit: Visit) -> None:
     ours = visit.acknowledged()
     wanted = [place.id for place in ours]
     seen = look(visit.http, visit.viking_id, wanted, before)
-    is_archived = any(id in seen.archived and id not in seen.live for id in wanted)
-    if seen.archives > before and (is_archived or not ours):
+    # The oldest goes first, whatever is kept. Not "is in an archive": one that failed can't be read.
+    is_archived = not ours or ours[0].id not in seen.live
+    if seen.archives > before and is_archived:
         archive = archive_name(before + 1)
         _accept(visit, logged, wish, archive, _task_of(visit, archive))
         return
+    # It may be waiting for a lock there: a second one would archive what comes after the first.
     if not visit.is_doubt_over():
         raise NotNow("a commit whose outcome is unknown may still be done")
     if _failures(visit, logged) >= FAILURES_MAX:
@@ -205,6 +208,7 @@ def _ended_without_task(visit: Visit, commit: CommitAccepted) -> CommitEnded | N
     """What became of a commit whose task is not known, or not any more: its archive tells."""
     if archive_is_there(visit.http, visit.viking_id, commit.archive):
         return CommitEnded(commit.request, "completed")
+    # Messages of a pending archive are still shown in the context.
     if look(visit.http, visit.viking_id, (), visit.position.archives).pending:
         return None
     why = f"{commit.archive} can't be read, and no task is known for it"

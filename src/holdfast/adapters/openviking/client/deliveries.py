@@ -93,6 +93,7 @@ class DeliveryLog:
     def position(self) -> Position:
         """The newest position, found from the end: how long the log is does not matter."""
         head, near = self._log.head(), _NEAR
+        # Commits that are asked for while nobody sends may lie after it, in any number.
         while True:
             after = max(0, head - near)
             found = None
@@ -108,6 +109,7 @@ class DeliveryLog:
         position = self.position()
         if position.doubt_at is not None or position.committing or position.tasks:
             return True
+        # One message is enough to know.
         for _ in self.session.transcript(after=position.sent.seq):
             return True
         return not isinstance(self.next_request(position.requests), int)

@@ -55,6 +55,7 @@ def outgoing(
     """These messages of a transcript, as OpenViking gets them, up to the first that has to wait.
     `running` is the turn that runs now; `carried` went along with earlier messages.
     """
+    # What went along with an earlier message is not sent by itself.
     gone = set(carried)
     for at, message in enumerate(messages):
         place = LogPlace(message.seq, message.id)
@@ -66,6 +67,7 @@ def outgoing(
         if calls:
             results = _results(message.turn, calls, messages[at + 1 :])
             is_open = len(results) < len(calls)
+            # Nothing may overtake it, so all that comes after it waits, too.
             if is_open and message.turn is not None and message.turn == running:
                 return
         ids = [message.id]
@@ -100,6 +102,7 @@ def next_batch(
         id = item.ids[0]
         if item.body is not None and id not in known and id not in position.refused:
             size += len(json.dumps(item.body))
+            # One that is larger than a batch may be goes alone: OpenViking may take it.
             if bodies and (len(bodies) == most or size > BATCH_BYTES_MAX):
                 break
             bodies.append(item.body)
@@ -139,9 +142,12 @@ def _results(turn: str | None, calls: set[str], later: Sequence[Message]) -> Res
 
 def _only_results(message: Message) -> list[Result]:
     """The results of a message that is nothing else: one that says more goes by itself."""
-    parts = message.parts
-    results = [part for part in parts if isinstance(part, Result)]
-    return results if len(results) == len(parts) else []
+    results = []
+    for part in message.parts:
+        if not isinstance(part, Result):
+            return []
+        results.append(part)
+    return results
 
 
 def _body(message: Message, results: Results, ids: list[str]) -> Body | None:
@@ -154,6 +160,7 @@ def _body(message: Message, results: Results, ids: list[str]) -> Body | None:
         body = _translated(message, results)
     if body is None:
         return None
+    # Else it would be the time of arrival, which may be days later.
     body.setdefault("created_at", _moment(message.at))
     if message.turn is not None:
         body.setdefault("turn_id", message.turn)
@@ -185,11 +192,14 @@ def _translated(message: Message, results: Results) -> Body | None:
                 parts.append({"type": "text", "text": part.text})
         elif isinstance(part, Image):
             parts.append({"type": "image_url", "image_url": {"url": part.url}})
+        # Thinking is nobody's words; OpenViking has no part for it.
         elif isinstance(part, Other):
             parts.append({"type": "text", "text": f"[{part.kind}]"})
     if not parts:
         return None
-    return {"role": "user" if message.role == "user" else "assistant", "parts": parts}
+    # Only these two: what a tool has answered belongs to the agent.
+    role = "user" if message.role == "user" else "assistant"
+    return {"role": role, "parts": parts}
 
 
 def _tool(call: Call, result: Result | None) -> Body:

@@ -134,6 +134,7 @@ def compared(
     """The position after a look at OpenViking. `ours` are the messages between `since` and `sent`
     that it had acknowledged.
     """
+    # An id is enough: which words came with it, the server may have changed.
     there = seen.live | seen.archived
     lost = [place for place in ours if place.id not in there]
     # While an archive is pending, what was taken for live may go into it: the next look has to read
@@ -152,6 +153,7 @@ def compared(
         back = replace(
             after, sent=position.since, carried=(), known=tuple(sorted(there))
         )
+        # These were written after the loss; messages can only be appended.
         later = [place for place in ours if place.id in there]
         misplaced = sum(place.seq > lost[0].seq for place in later)
         return back, MessagesLost(len(lost), "wiped", misplaced)
@@ -178,6 +180,8 @@ def _went_on(position: Position, ours: Sequence[LogPlace], seen: SeenThere) -> P
         is_archived = place.id in seen.archived and place.id not in seen.live
         if is_archived and place.seq > since.seq:
             since = place
+    # Of later messages: those that arrived without an answer, or that a younger copy of this store
+    # has sent.
     known = (seen.live | seen.archived) - sent
     return replace(position, since=since, known=tuple(sorted(known)))
 

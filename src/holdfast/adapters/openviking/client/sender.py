@@ -52,6 +52,7 @@ def send_session(visit: Visit) -> float | None:
 
 def _step(visit: Visit) -> bool:
     """Does the next thing; False when there is nothing to do."""
+    # First: whether it happened decides which messages are to be live.
     if visit.position.committing:
         resolve_commit(visit)
         return True
@@ -62,10 +63,19 @@ def _step(visit: Visit) -> bool:
         visit.position = replace(visit.position, requests=request)
         is_sent = _send_messages(visit, None)
         if not is_sent:
-            visit.store()
+            _rest(visit)
         return is_sent
     logged, wish = request
     return _send_messages(visit, wish.after) or begin_commit(visit, logged, wish)
+
+
+def _rest(visit: Visit) -> None:
+    """Stores the position when there is nothing to send."""
+    # What is there of later messages matters only while there are any; kept for longer, it would
+    # be in every record.
+    if visit.position.known and not visit.messages(visit.position.sent.seq, 1):
+        visit.position = replace(visit.position, known=())
+    visit.store()
 
 
 def _send_messages(visit: Visit, upto: int | None) -> bool:
@@ -93,6 +103,7 @@ def _send_batch(visit: Visit, batch: OutgoingBatch) -> None:
     answer = visit.send("/messages/batch", {"messages": batch.bodies})
     if answer.ok:
         _count(visit, answer.fields, len(batch.bodies))
+        # After a refusal: soon as many as before.
         visit.memory.width = min(BATCH_MAX, 2 * visit.memory.width)
         _advance(visit, batch)
     elif answer.refused:
@@ -167,6 +178,7 @@ def _look(visit: Visit) -> None:
     seen = look(visit.http, visit.viking_id, wanted, position.archives)
     after, lost = compared(position, ours, seen)
     has_arrived = bool(coming) and coming[0] in after.known
+    # Nothing is stored then: the next visit looks again.
     if position.doubt_at is not None and not has_arrived and not visit.is_doubt_over():
         raise NotNow("a request whose outcome is unknown may still arrive")
     visit.position = replace(after, doubt_at=None)

@@ -69,6 +69,7 @@ class Visit:
         self.viking_id = log.viking_id
         self._turn, self._grace_s = turn, grace_s
         self._world = log.session._log.world
+        # Read in the turn: another process may have been the sender since the last visit.
         self.position = self._stored = log.position()
 
     def store(self, *reports: DeliveryRecord) -> None:
@@ -101,6 +102,7 @@ class Visit:
         under way at the server, and is given time.
         """
         doubt = self._doubt()
+        # Either clock will do: the calendar's may have been set, the other began with this process.
         age_s = (self._world.now() - (self.position.doubt_at or 0)) / 1000
         waited_s = self._world.tick() - doubt.since
         return doubt.is_over or max(age_s, waited_s) >= self._grace_s
@@ -149,4 +151,6 @@ class Visit:
     def running_turn(self) -> str | None:
         """The turn that runs in the session; one whose process is gone is ended first."""
         state = run(settle_to_read(self.log.session._log))
-        return None if state.turn is None else turn_id(self.log.session.id, state.turn)
+        if state.turn is None:
+            return None
+        return turn_id(self.log.session.id, state.turn)

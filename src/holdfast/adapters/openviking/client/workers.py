@@ -182,12 +182,14 @@ class Workers:
     def _visit(self, due: DueSession, http: HttpConnection) -> None:
         problem, pause_s = "", None
         is_sent = False
+        # Not under the lock: a visit may wait for the network for minutes.
         try:
             with due.log.turn() as turn:
                 visit = Visit(due.log, turn, http, due.memory, grace_s=self._grace_s)
                 pause_s = send_session(visit)
             is_sent, due.pause_s = True, FIRST_PAUSE_S
         except (SessionBusy, TurnInterrupted):
+            # Another process sends this session, ours included; looked at again, for it may die.
             pause_s = BUSY_PAUSE_S
         except (NotNow, HoldfastError) as trouble:
             problem, pause_s = str(trouble), due.longer_pause()
