@@ -116,6 +116,21 @@ def test_a_queued_prompt_is_answered_after_the_first_and_a_refused_one_never():
     ]  # fmt: skip
 
 
+def test_what_a_tool_prints_is_told_with_its_end_though_the_next_turn_runs_by_then():
+    printed = {"terminal_output_delta": {"data": "out-1"}}
+    lines = [
+        prompt(1, "P1: Look."),
+        call("c1"),
+        ended(1, "cancelled"),
+        prompt(2, "P2: And now?"),
+        shown("tool_call_update", toolCallId="c1", _meta=printed),
+        shown("tool_call_update", toolCallId="c1", status="completed", rawOutput={}),
+        ended(2),
+    ]
+    first, second = told(lines, SESSION).turns
+    assert (first.results, second.calls) == ({"c1": {"out-1"}}, [])
+
+
 def test_a_prompt_that_nobody_answered_stays_open_and_its_last_line_may_be_torn():
     lines = [prompt(1, "P1: Look."), words("Hal"), b'<{"jsonrpc', said("initialize")]
     [turn] = told(lines, SESSION).turns

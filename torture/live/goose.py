@@ -9,6 +9,7 @@ request is the context for each provider. A row is right when all that the clien
 stored, nothing is there twice or in another place, and the next request is valid.
 """
 
+import json
 import random
 import sys
 import tempfile
@@ -26,7 +27,7 @@ from torture.live.acp import scenes  # noqa: E402
 from torture.live.acp.agents import AGENTS, Agent, Claude, Codex, Goose  # noqa: E402
 from torture.live.acp.ledger import Turn, differences, doubled, missing  # noqa: E402
 from torture.live.acp.soak import soak as soak_one  # noqa: E402
-from torture.live.acp.stage import Stage  # noqa: E402
+from torture.live.acp.stage import Json, Stage  # noqa: E402
 from torture.live.table import Outcome, Row  # noqa: E402
 from torture.systems.judging import Trouble  # noqa: E402
 
@@ -59,6 +60,8 @@ def rows(environment: Path) -> Iterable[Row]:
         agent = make(environment)
         for name, scene in SCENES.items():
             yield Row(f"{agent.name}: {name}", partial(_play, agent, scene))
+        if isinstance(agent, Goose):
+            yield Row("goose: carried on from an export", partial(_carried_on, agent))
 
 
 def soak(environment: Path, messages: int) -> Iterator[str]:
@@ -97,6 +100,39 @@ def _play(agent: Agent, scene: Scene, folder: Path, served: bool) -> Outcome:
             return _with(stage) if served else _without(stage)
     except Trouble as trouble:
         return Outcome("-", "-", None, False, str(trouble))
+
+
+def _carried_on(agent: Goose, folder: Path, served: bool) -> Outcome:
+    """After a cancel in a tool, goose carries on: with Holdfast, from the session that it recorded,
+    exported and imported by goose. What its model is told then is what was shown.
+    """
+    try:
+        with Stage(agent, folder, served=served) as stage:
+            scenes.cancel_in_a_tool(stage)
+            shown = stage.told().turns
+            if served:
+                stage.session = scenes.exported_to_goose(stage, agent, folder / "session.json")
+            # From here on goose is alone.
+            stage.served = False
+            stage.connect(load=True).hang_up()
+            kept = stage.told().replays[-1]
+            wrong = [f"lost {each}" for each in missing(shown, kept)]
+            sent = scenes.carried_on(stage, agent, stage.prompt().replace("DO: []", NEXT))
+            wrong += [f"the model is not told {each}" for each in _untold(shown, sent)]
+            refused = check(agent.format, sent)
+            wrong += [f"the next request: {each}" for each in refused]
+            return _outcome(shown, kept, not refused, wrong)
+    except Trouble as trouble:
+        return Outcome("-", "-", None, False, str(trouble))
+
+
+def _untold(shown: list[Turn], sent: list[Json]) -> Iterator[str]:
+    """What was shown and is not in a request."""
+    request = json.dumps(sent, ensure_ascii=False)
+    for turn in shown:
+        for thing in (turn.number, turn.words.strip(), *turn.calls):
+            if thing not in request:
+                yield f"{turn.number}: {thing}"
 
 
 def _without(stage: Stage) -> Outcome:

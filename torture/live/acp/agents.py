@@ -73,8 +73,11 @@ class Goose(Agent):
     format = "openai.chat"
     queues = False
 
+    def program(self) -> list[str]:
+        return goose_command(self.environment)
+
     def command(self) -> list[str]:
-        return [*goose_command(self.environment), "acp", "--with-builtin", "developer"]
+        return [*self.program(), "acp", "--with-builtin", "developer"]
 
     def settings(self, home: Path, url: str, *, asks: bool) -> dict[str, str]:
         return {

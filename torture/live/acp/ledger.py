@@ -18,8 +18,9 @@ Json = dict[str, Any]
 
 @dataclass
 class Turn:
-    """A prompt and what came of it. `results` has the words that the commands printed, by call;
-    `end` is how it was answered, "refused" for one that was not taken, empty while it is open.
+    """A prompt and what came of it. `output` has the words that commands printed so far, by call,
+    and `results` those of commands that have ended; `end` is how the prompt was answered, "refused"
+    for one that was not taken, empty while it is open.
     """
 
     prompt: str
@@ -29,6 +30,7 @@ class Turn:
     results: dict[str, set[str]] = field(default_factory=dict)
     end: str = ""
     is_seen: bool = False
+    output: dict[str, set[str]] = field(default_factory=dict, compare=False)
 
     @property
     def number(self) -> str:
@@ -115,8 +117,11 @@ class _Reader:
             turn.end = "refused"
 
     def _news(self, update: Json) -> None:
+        # A tool that was cancelled may end when the next turn runs.
+        call = update.get("toolCallId")
+        turns = [turn for turn in self.told.turns if call in turn.calls]
         # No update names its prompt. A prompt that is taken while another runs waits for it.
-        turns = list(self._open.values()) or self.told.turns[-1:]
+        turns += list(self._open.values()) or self.told.turns[-1:]
         if turns and take(turns[0], update):
             turns[0].is_seen = True
 
@@ -151,10 +156,12 @@ def _take_call(turn: Turn, update: Json) -> None:
         turn.calls.append(id)
     elif update["sessionUpdate"] == "tool_call":
         turn.calls.append(id)  # announced twice
+    # Its title and its input hold the command, which holds the words too.
+    said = [update.get(name) for name in ("content", "rawOutput", "_meta")]
+    printed = turn.output.setdefault(id, set())
+    printed.update(OUTPUT.findall(json.dumps(said)))
     if update.get("status") in ("completed", "failed"):
-        # Its title and its input hold the command, which holds the words too.
-        outcome = [update.get(name) for name in ("content", "rawOutput", "_meta")]
-        turn.results.setdefault(id, set()).update(OUTPUT.findall(json.dumps(outcome)))
+        turn.results[id] = printed
 
 
 def _words(update: Json) -> str:

@@ -6,13 +6,16 @@ to be found again.
 
 import json
 import sqlite3
+import subprocess
 import time
 from contextlib import closing
+from pathlib import Path
 
 import holdfast
+from holdfast.exporters.export import export
 from torture.live.acp.agents import Goose
 from torture.live.acp.client import Client, answered
-from torture.live.acp.stage import HELD, Stage
+from torture.live.acp.stage import HELD, Json, Stage
 from torture.systems.judging import Trouble
 
 BRIEFLY_S = 5
@@ -173,3 +176,37 @@ def hidden_in_goose(stage: Stage, agent: Goose) -> bool:
         ).fetchall()
     flags = [json.loads(row[0]) for row in rows]
     return bool(flags) and not any(each.get("userVisible") for each in flags)
+
+
+def exported_to_goose(stage: Stage, agent: Goose, file: Path) -> str:
+    """The recorded session, exported and imported by goose; goose's name for it."""
+    with holdfast.open(stage.store, read_only=True) as store:
+        session = stage.the_session(store)
+        file.write_bytes(b"".join(export(session, "goose-json")))
+    said = _goose(stage, agent, "session", "import", str(file))
+    for line in said.splitlines():
+        if " - " in line and line[:8].isdigit():
+            return line.split()[0]
+    raise Trouble(f"goose did not import it: {said[-300:]}")
+
+
+def carried_on(stage: Stage, agent: Goose, words: str) -> list[Json]:
+    """What goose sends to its model when the session is spoken to from the command line. There it
+    has the tools of goose's settings; a client has to ask for them.
+    """
+    number = words.partition(":")[0]
+    _goose(stage, agent, "run", "-t", words, "--resume", "--session-id", stage.session)
+    return stage.sent_with(number)
+
+
+def _goose(stage: Stage, agent: Goose, *arguments: str) -> str:
+    done = subprocess.run(
+        [*agent.program(), *arguments],
+        env=stage.settings(),
+        cwd=stage.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.stdout

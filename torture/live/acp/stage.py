@@ -59,12 +59,7 @@ class Stage:
         if self.served:
             recorder = [sys.executable, "-m", "holdfast.cli.main", "record"]
             command = [*recorder, "--store", str(self.store), "--", *command]
-        settings = {
-            **surroundings(self.home),
-            **self.agent.settings(self.home, self.model.url, asks=self._asks),
-            "PYTHONPATH": str(ROOT / "src"),
-        }
-        client = Client(command, settings, self.work, self._ledger)
+        client = Client(command, self.settings(), self.work, self._ledger)
         self._clients.append(client)
         client.hello()
         if load:
@@ -75,6 +70,11 @@ class Stage:
             mode = {"sessionId": self.session, "modeId": self.agent.asking_mode}
             client.call("session/set_mode", mode)
         return client
+
+    def settings(self) -> dict[str, str]:
+        """The environment of the agent, and of the recorder before it."""
+        own = self.agent.settings(self.home, self.model.url, asks=self._asks)
+        return {**surroundings(self.home), **own, "PYTHONPATH": str(ROOT / "src")}
 
     def prompt(self, *steps: Json) -> str:
         """A prompt with a number of its own, and what the model will do about it."""
