@@ -157,3 +157,13 @@ def test_what_waits_is_for_gooses_model_to_answer(path, session):
         store.accept("k", "And in the barn?")
     waiting = exported(path)[-1]
     assert waiting["content"] == [text("And in the barn?")] and flags(waiting) == (True, True)
+
+
+def test_a_recorded_session_has_its_place_and_nothing_without_words(path, session):
+    opened = {"method": "session/new", "cwd": "/home/robin/farm"}
+    session.append({"role": "system", "parts": [], "_acp": opened}, format="holdfast")
+    with session.turn("Look.") as turn:
+        turn.say("A saw.")
+    whole = command("export", "key:k", "--as", "goose-json", "--store", path).json
+    assert whole["working_dir"] == "/home/robin/farm"
+    assert [message["role"] for message in whole["conversation"]] == ["user", "assistant"]

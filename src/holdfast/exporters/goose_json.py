@@ -22,6 +22,8 @@ from holdfast.runtime.live.context import Contexts
 from holdfast.runtime.live.session_log import SessionLog
 
 NAME_MAX = 80
+# The key of a payload under which a recorder keeps what came over the wire.
+RECORDED = "_acp"
 
 
 def goose_json(session: holdfast.Session) -> JsonObject:
@@ -41,9 +43,14 @@ def goose_json(session: holdfast.Session) -> JsonObject:
 
 
 def _columns_of_origin(messages: dict[str, holdfast.Message]) -> JsonObject:
-    """What goose's own store said of a session that was imported from there."""
+    """What goose's own store said of a session that was imported from there; where an agent worked
+    that was recorded.
+    """
     # Only the first one can have it: nothing else is looked at.
     for message in messages.values():
+        opened = object_or_empty(object_or_empty(message.payload).get(RECORDED))
+        if isinstance(opened.get("cwd"), str):
+            return {"working_dir": opened["cwd"]}
         origin = message.labels.get(
             "story", {}
         )  # an import labels the first message with it
@@ -81,6 +88,9 @@ def _ordered(
     waiting: list[holdfast.Message] = []
     for message in messages.values():
         if message.id in seen or message.state == "erased":
+            continue
+        # What has no words is there for programs alone; a row of goose's own goes back.
+        if not message.parts and message.format != "goose":
             continue
         if message.state == "pending":
             waiting.append(message)
