@@ -32,13 +32,16 @@ class ToStore(msgspec.Struct):
 
 
 class GrowingCall(msgspec.Struct):
-    """A tool call that has no outcome yet. `takes_input`: its message is not whole."""
+    """A tool call that has no outcome yet. `takes_input`: its message is not whole. `said`: what was
+    told of its outcome so far.
+    """
 
     id: str
     slot: str
     turn: int
     takes_input: bool = True
     outcome: str | None = None
+    said: list[Block] = []
 
 
 class Growing:
@@ -185,6 +188,7 @@ class Growing:
         """A tool that is at work says something, or has come to its end."""
         if call.outcome is None:
             call.outcome = self._slot("outcome")
+        call.said.append(update)
         todo.before.append(Said(self.session, call.outcome, "outcome", (update,)))
         if is_final(update):
             todo.after.append(MessageClosed(self.session, call.outcome))
@@ -192,8 +196,11 @@ class Growing:
 
     def _late(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
         """Something about a call of a turn that is over."""
+        # What it printed came before its end, in this turn or in its own.
+        call.said.append(update)
         if is_final(update):
-            todo.before.append(CallAnswered(self.session, call.id, (update,)))
+            updates = tuple(call.said)
+            todo.before.append(CallAnswered(self.session, call.id, updates))
             self._finish(call)
         else:
             slot = call.slot or None

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.adapters.acp.growing import Growing, ToStore
 from holdfast.adapters.acp.known import REPLAYED, Known
+from holdfast.adapters.acp.replayed_calls import ReplayedCalls
 from holdfast.adapters.acp.steps import (
     LoadBegan,
     Misplaced,
@@ -37,6 +38,7 @@ class Talk:
         self.known: Known | None = None
         self.is_given_up = False
         """Whether what comes is passed on to nobody, until the agent has stopped."""
+        self._calls = ReplayedCalls()
         self._load: str | None = None
         self._added = False
 
@@ -117,6 +119,8 @@ class Talk:
         """The replay is over."""
         if self._load != line.id:
             return
+        for update in self._calls.rest():
+            self._take(update, todo)
         self._load = self.known = None
         if self.growing.is_in_turn and not self.prompts:
             todo.before += self._complete()
@@ -128,6 +132,11 @@ class Talk:
 
     def update(self, update: Block, todo: ToStore) -> None:
         """The agent says something."""
+        updates = [update] if self._load is None else self._calls.take(update)
+        for each in updates:
+            self._take(each, todo)
+
+    def _take(self, update: Block, todo: ToStore) -> None:
         if self.known is not None and update.get("sessionUpdate") in REPLAYED:
             news = self.known.news(update)
             if news is None:
