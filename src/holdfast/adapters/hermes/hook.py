@@ -31,9 +31,11 @@ PATCHES: "dict[str, tuple[str, ...]]" = {
         "receipts:patch_run_agent",
     ),
     "agent.turn_finalizer": ("turns:patch_turn_finalizer",),
-    "gateway.platforms.base": ("receipts:patch_platform_base",),
-    "gateway.run": ("cache_guard:patch_gateway_run", "receipts:patch_gateway_run"),
-    "tui_gateway.server": ("receipts:patch_tui_server",),
+    "gateway.platforms.base": ("received.platform_patches:patch_platform_base",),
+    "gateway.run": (
+        "cache_guard:patch_gateway_run",
+        "received.runner_patches:patch_gateway_run",
+    ),
 }
 
 

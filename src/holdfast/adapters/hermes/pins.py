@@ -42,6 +42,8 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "BasePlatformAdapter.handle_message": "self event",
         "BasePlatformAdapter._process_message_background": "self event session_key",
         "BasePlatformAdapter._queue_text_debounce": "self session_key event",
+        "BasePlatformAdapter._text_debounce_store": "self",
+        "build_session_key": "source group_sessions_per_user thread_sessions_per_user",
         "merge_pending_message_event": "pending_messages session_key event merge_text",
     },
     "gateway.run": {
@@ -50,13 +52,16 @@ SIGNATURES: dict[str, dict[str, str]] = {
             "self event source history session_key"
         ),
         "GatewayRunner._drain_startup_restore_queue": "self",
+        "GatewayRunner._handle_message": "self event",
+        "GatewayRunner._queue_or_replace_pending_event": "self session_key event",
+        "GatewayRunner._clear_conversation_scope": "self session_key reason",
+        "GatewayRunner._adapter_for_source": "self source",
         "GatewayRunner._evict_cached_agent": "self session_key",
         "GatewayRunner._run_agent": (
             "self message context_prompt history source session_id session_key"
         ),
         "GatewayRunner._enqueue_fifo": "self session_key queued_event adapter",
     },
-    "tui_gateway.server": {},
 }
 """The names of the parameters, by module and by name in it."""
 

@@ -1,29 +1,106 @@
-"""What came in, kept until a turn has it."""
+"""What comes in is stored before Hermes sees it, and kept until a turn has it.
 
+    handle_message        a receipt, before anything else; what came before is not passed on
+    merges, queues        joined events carry the receipts of all of them; an overwritten one is kept
+    busy handler, steer   which message interrupts or steers is known to the agent
+    claim                 a turn opens: these receipts are what it is about
+    end of processing     what Hermes did something else with is settled; what it lost is put back
+    start                 what earlier processes left is put back
+
+Receipts are written by a thread that the event loop awaits: an adapter does not read its next update
+before this one is durable.
+"""
+
+import functools
+import logging
+import sys
 from types import ModuleType
 from typing import Any
 
 from holdfast import Receipt
+from holdfast.adapters.hermes.received import steering
+from holdfast.adapters.hermes.received.book import Received
+from holdfast.adapters.hermes.received.gateway import current
+from holdfast.adapters.hermes.serving import running_turn, serving_of
+from holdfast.errors import HoldfastError
 
-
-def patch_platform_base(module: ModuleType) -> None:
-    """Takes a receipt of each message, and carries it through every join."""
-
-
-def patch_gateway_run(module: ModuleType) -> None:
-    """Carries receipts to their turns, and puts back what no turn took."""
-
-
-def patch_run_agent(module: ModuleType) -> None:
-    """Steered texts, and an interrupt flag that a turn's own message has left."""
-
-
-def patch_tui_server(module: ModuleType) -> None:
-    """Receipts of the TUI's prompts."""
+log = logging.getLogger("holdfast.hermes")
 
 
 def claim(agent: Any, user_message: Any) -> list[Receipt]:
     """The receipts of the messages that this call of `run_conversation` is about, for
-    `Session.turn(take=…)`: called by `turns`, once for each call, in the agent's thread.
+    `Session.turn(take=…)`: asked by `turns`, once for each call, in the agent's thread.
     """
-    return []
+    serving = serving_of(agent)
+    if serving is None:
+        return []
+    words, interrupting = steering.interrupting(agent)
+    some = [*current.get(), *steering.handed_back(agent, user_message)]
+    current.set(())
+    inbox = serving.inbox
+    mine = inbox.book.open_of(some)
+    # Without an event, Hermes goes on with the words that have interrupted the turn before.
+    if not mine and words is not None and words == user_message:
+        mine = inbox.book.open_of(interrupting)
+    if any(each in interrupting for each in mine):
+        # This very message has interrupted the turn before, too late: it would interrupt its own
+        # turn, and be run again. Not by `clear_interrupt`, which drops what steers.
+        agent._interrupt_requested = False
+        agent._interrupt_message = None
+    inbox.book.close(mine)
+    return [each.receipt for each in mine]
+
+
+def patch_run_agent(module: ModuleType) -> None:
+    """What steers an agent and what interrupts it is known by its receipts."""
+    agent: Any = module.AIAgent
+    steer, drain = agent.steer, agent._drain_pending_steer
+    interrupt, clear = agent.interrupt, agent.clear_interrupt
+
+    @functools.wraps(steer)
+    def steered(self: Any, text: str) -> bool:
+        is_taken = bool(steer(self, text))
+        if is_taken:
+            steering.steered(self, list(current.get()), text)
+        return is_taken
+
+    @functools.wraps(drain)
+    def _drain_pending_steer(self: Any) -> Any:
+        text = drain(self)
+        if text:
+            fate = steering.fate_of_words(sys._getframe(1))
+            if fate == "seen":
+                _take_steered(self, steering.taken_up(self))
+            elif fate == "handed back":
+                steering.hand_back(self)
+        return text
+
+    @functools.wraps(interrupt)
+    def interrupted(self: Any, message: Any = None) -> None:
+        steering.interrupted(self, list(current.get()), message)
+        interrupt(self, message)
+
+    @functools.wraps(clear)
+    def clear_interrupt(self: Any) -> None:
+        clear(self)
+        steering.dropped(self)
+
+    agent.steer = steered
+    agent._drain_pending_steer = _drain_pending_steer
+    agent.interrupt = interrupted
+    agent.clear_interrupt = clear_interrupt
+
+
+def _take_steered(agent: Any, some: list[Received]) -> None:
+    """The running turn takes these: the model is about to see them in a tool's result."""
+    serving, turn = serving_of(agent), running_turn(agent)
+    if serving is None or turn is None:
+        return
+    taken = serving.inbox.book.close(some)
+    if not taken:
+        return
+    try:
+        turn.inbox(take=[each.receipt for each in taken])
+    except HoldfastError as error:
+        # The model sees the words all the same; they wait in the store for the next start.
+        log.error("words that steer can't be stored in their turn: %s", error)

@@ -1,0 +1,138 @@
+"""The book of what came in and no turn has: which messages are open, and which are to be put back.
+
+Hermes passes an event from place to place, joins it to others, copies it, and may lose it. The book
+knows each message by its event's identity, so that any copy of the event leads to it. It holds what
+is open and nothing else; the store has all of it.
+"""
+
+import threading
+from collections.abc import Collection, Iterable
+
+from holdfast import Receipt
+
+TRIES_MAX = 3
+"""How often a message is put back that comes to nothing each time."""
+
+
+class Received:
+    """A message that came in. `key` is that of its chat in Hermes; `event_id` its identity on its
+    platform, None if it has none; `labels` what is needed to make an event of it again.
+    """
+
+    def __init__(
+        self,
+        receipt: Receipt,
+        *,
+        key: str,
+        text: str,
+        event_id: str | None = None,
+        labels: dict[str, object] | None = None,
+    ) -> None:
+        self.receipt = receipt
+        self.key = key
+        self.text = text
+        self.event_id = event_id
+        self.labels = labels or {}
+        self.tries = 0
+        self.is_left = False
+        """Whether a process has received it that is gone: it is in no queue."""
+        self.is_held = False
+        """Whether it lies where no event is: in an agent's steer buffer."""
+        self.is_wanted = False
+        """Whether Hermes has dropped it for want of room: it was not refused."""
+
+    @property
+    def id(self) -> str:
+        """Its id in the store, which begins with the time of its receipt."""
+        return self.receipt.message_id
+
+
+class Book:
+    """What is open. Called from the event loop and from agents' threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, Received] = {}
+        self._by_event: dict[str, Received] = {}
+        self._inside: dict[str, int] = {}
+
+    def add(self, received: Received) -> None:
+        """A message came in, or was found waiting."""
+        with self._lock:
+            self._open.setdefault(received.id, received)
+            if received.event_id is not None:
+                self._by_event.setdefault(received.event_id, received)
+
+    def has(self, id: str) -> bool:
+        """Whether the message with this id is open."""
+        return id in self._open
+
+    def of_event(self, event_id: str | None) -> Received | None:
+        """The open message with this identity."""
+        return None if event_id is None else self._by_event.get(event_id)
+
+    def open_of(self, some: Iterable[Received]) -> list[Received]:
+        """Those of these that are open, in the order in which they came in."""
+        found = {each.id: each for each in some if each.id in self._open}
+        return [found[id] for id in sorted(found)]
+
+    def close(self, some: Iterable[Received]) -> list[Received]:
+        """Nothing is to be done about these any more; those that were open until now."""
+        closed = []
+        with self._lock:
+            for each in some:
+                if self._open.pop(each.id, None) is not None:
+                    closed.append(each)
+                if each.event_id is not None:
+                    self._by_event.pop(each.event_id, None)
+        return closed
+
+    def enter(self, some: Iterable[Received]) -> None:
+        """These are in the hands of Hermes' receiving code, which may wait in the middle."""
+        with self._lock:
+            for each in some:
+                self._inside[each.id] = self._inside.get(each.id, 0) + 1
+
+    def leave(self, some: Iterable[Received]) -> None:
+        """The counterpart of `enter`."""
+        with self._lock:
+            for each in some:
+                left = self._inside.get(each.id, 0) - 1
+                if left > 0:
+                    self._inside[each.id] = left
+                else:
+                    self._inside.pop(each.id, None)
+
+    def lost(self, key: str, queued: Collection[str]) -> list[Received]:
+        """The open messages of a chat that are nowhere any more: neither in a queue, nor in an
+        agent's buffer, nor in somebody's hands; in the order in which they came in.
+        """
+        found = []
+        with self._lock:
+            for id, each in sorted(self._open.items()):
+                is_somewhere = id in queued or id in self._inside or each.is_held
+                if each.key == key and not is_somewhere:
+                    found.append(each)
+        return found
+
+    def left_behind(self) -> dict[str, list[Received]]:
+        """What earlier processes have left, chat by chat, each in the order in which it came in."""
+        found: dict[str, list[Received]] = {}
+        with self._lock:
+            for _, each in sorted(self._open.items()):
+                if each.is_left:
+                    found.setdefault(each.key, []).append(each)
+        return found
+
+
+def overwritten(
+    before: Collection[Received], after: Collection[Received]
+) -> tuple[bool, bool]:
+    """Hermes has one place for what comes next, and puts an event there over another. Whether the
+    one that was there has to be kept, and whether it comes first.
+    """
+    if not before:
+        return False, False
+    if not after:
+        return True, False
+    return True, min(each.id for each in before) < min(each.id for each in after)

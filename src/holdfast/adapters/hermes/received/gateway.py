@@ -1,0 +1,80 @@
+"""The gateway of this process, the inboxes of what it serves, and what the running code is about."""
+
+import asyncio
+import contextvars
+import logging
+import weakref
+from typing import Any
+
+from holdfast.adapters.hermes.received.book import Received
+from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.received.queues import queued_ids
+from holdfast.adapters.hermes.serving import serving_at
+from holdfast.errors import HoldfastError
+
+log = logging.getLogger("holdfast.hermes")
+
+current: contextvars.ContextVar[tuple[Received, ...]] = contextvars.ContextVar(
+    "holdfast_received", default=()
+)
+"""What the code that runs now is about. The gateway copies it into the agent's thread."""
+
+_runners: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def set_gateway(runner: Any) -> None:
+    """This is the gateway of the process; there is one."""
+    _runners.clear()
+    _runners.add(runner)
+
+
+def gateway() -> Any:
+    """The gateway of the process; None where there is none."""
+    return next(iter(_runners), None)
+
+
+def inbox_for(source: Any) -> Inbox | None:
+    """The inbox of the profile that a message from here is for; None where there is no gateway, or
+    it has no database, or its store can't be opened.
+    """
+    runner = gateway()
+    db = getattr(getattr(runner, "_session_db", None), "_db", None)
+    if db is None or db.read_only:
+        return None
+    path = db.db_path
+    if getattr(runner.config, "multiplex_profiles", False) and source is not None:
+        path = runner._resolve_profile_home_for_source(source) / "state.db"
+    try:
+        return serving_at(path).inbox
+    except (HoldfastError, OSError) as error:
+        log.error("what comes in is not stored: %s", error)
+        return None
+
+
+def inboxes() -> list[Inbox]:
+    """The inbox of the gateway, and those of the profiles that it serves besides."""
+    found = [inbox_for(None)]
+    profiles = getattr(gateway(), "_profile_adapters", None)
+    if profiles:
+        from hermes_cli.profiles import (  # type: ignore[import-not-found]
+            get_profile_dir,
+        )
+
+        for name in profiles:
+            found.append(serving_at(get_profile_dir(name) / "state.db").inbox)
+    return [inbox for inbox in found if inbox is not None]
+
+
+async def settle_unqueued(
+    some: list[Received], *, adapter: Any, runner: Any, inbox: Inbox
+) -> None:
+    """Hermes is done with these. What no turn has and no queue holds it has dealt with otherwise: it
+    refused the sender, took it for an answer to a question of its own, or a plug-in has it.
+    """
+    queued = queued_ids(adapter, runner, inbox)
+    done = []
+    for each in inbox.book.open_of(some):
+        if each.id not in queued and not each.is_held and not each.is_wanted:
+            done.append(each)
+    if done:
+        await asyncio.to_thread(inbox.settle, done)

@@ -1,0 +1,172 @@
+"""The inbox of one gateway: receipts in the store, and the book of those that are open.
+
+A message is accepted under a key of its chat, before Hermes does anything with it. The session that
+answers it is known only when a turn starts; that turn brings the message along. What Hermes does
+something else with, a command or an answer to a question of its own, is settled: a turn of the inbox
+itself takes it, and says nothing.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast import PendingMessage, Receipt, Store
+from holdfast.adapters.hermes.received.book import TRIES_MAX, Book, Received
+from holdfast.adapters.hermes.received.event_labels import (
+    LABEL,
+    event_id_of,
+    identity_of,
+    is_command,
+    labels_of,
+    place_of,
+    words_of,
+)
+from holdfast.errors import AlreadyAccepted, HoldfastError
+from holdfast.runtime.process_identity import is_gone, myself
+
+log = logging.getLogger("holdfast.hermes")
+
+INBOX = "hermes:inbox:"
+"""Before the name of a chat: the key of its inbox."""
+PAGE = 200
+TRIES = "hermes_tries"
+"""The label that counts how often a message was put back."""
+ATTRIBUTE = "_holdfast_received"
+"""Where an event has what it was received as: several, once events were joined."""
+
+
+class Inbox:
+    """What came in for one `state.db`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.book = Book()
+        self._loading = threading.Lock()
+        self._is_loaded = False
+
+    def receive(self, event: Any, key: str) -> bool:
+        """Stores a message that came in; False when it came before."""
+        inbox = INBOX + place_of(event)
+        said = {"role": "user", "content": event.text or ""}
+        if is_command(event):
+            return self._note_command(inbox, said, event)
+        labels = labels_of(event, key, myself())
+        receipt = self.store.accept(
+            inbox, said, event_id=event_id_of(event), labels=labels
+        )
+        if receipt.again:
+            return False
+        self.attach(event, [_received(receipt, said["content"], labels)])
+        self.book.add(received_on(event)[0])
+        return True
+
+    def _note_command(self, inbox: str, said: dict[str, Any], event: Any) -> bool:
+        """A command is known when it comes again, and is never put back: it may be half done."""
+        try:
+            self.store.session(inbox).append(said, event_id=event_id_of(event))
+        except AlreadyAccepted:
+            return False
+        # It has nothing to wait for, and is looked up no more.
+        self.attach(event, [])
+        return True
+
+    def of(self, event: Any) -> list[Received]:
+        """What is open of an event, of those joined to it, or of the one that it is a copy of."""
+        some = getattr(event, ATTRIBUTE, None)
+        if some is None:
+            known = None
+            if not event.internal:
+                known = self.book.of_event(identity_of(event))
+            some = [known] if known is not None else []
+            self.attach(event, some)
+        return self.book.open_of(some)
+
+    def attach(self, event: Any, some: Iterable[Received]) -> None:
+        """From now on the event stands for these."""
+        setattr(event, ATTRIBUTE, list(some))
+
+    def join(self, event: Any, other: Any) -> None:
+        """The words of another event were joined to those of this one."""
+        joined = {each.id: each for each in [*self.of(event), *self.of(other)]}
+        self.attach(event, joined.values())
+
+    def settle(self, some: Iterable[Received]) -> None:
+        """Hermes has done something else with these than to answer them in a turn."""
+        for each in self.book.close(some):
+            try:
+                session = self.store.get(each.receipt.session_id)
+                with session.turn(take=[each.receipt]):
+                    pass
+            except HoldfastError as error:
+                log.warning("a message stays in the inbox: %s", error)
+
+    def try_again(self, some: Iterable[Received]) -> list[Received]:
+        """Counts one more try for each of these, and settles those that had enough. It is counted in
+        the store: a message may end the process each time.
+        """
+        hopeful, hopeless = [], []
+        for each in some:
+            each.tries += 1
+            each.is_wanted = False
+            if each.tries > TRIES_MAX:
+                hopeless.append(each)
+                continue
+            hopeful.append(each)
+            session = self.store.get(each.receipt.session_id)
+            session.label(each.id, **{TRIES: each.tries})
+        if hopeless:
+            log.error("%d messages came to nothing, and are given up", len(hopeless))
+            self.settle(hopeless)
+        return hopeful
+
+    def load(self) -> None:
+        """Finds what earlier processes have left; once."""
+        with self._loading:
+            if self._is_loaded:
+                return
+            after = None
+            while True:
+                page = self.store.pending(after=after, limit=PAGE)
+                for message in page:
+                    self._take_over(message)
+                after = page.next
+                if after is None:
+                    break
+            self._is_loaded = True
+
+    def _take_over(self, message: PendingMessage) -> None:
+        said = message.labels.get(LABEL)
+        if not isinstance(said, dict) or "key" not in said:
+            return
+        # One that this process has received meanwhile, or that a living one will answer.
+        holder = said.get("process")
+        if holder == myself() or not is_gone(holder):
+            return
+        receipt = Receipt(message.session_id, message.id)
+        received = _received(receipt, message.text, message.labels)
+        received.is_left = True
+        tries = message.labels.get(TRIES)
+        received.tries = tries if isinstance(tries, int) else 0
+        self.book.add(received)
+
+
+def received_on(event: Any) -> list[Received]:
+    """What an event was received as, open or not; nothing where it was not received."""
+    return list(getattr(event, ATTRIBUTE, ()))
+
+
+def is_received(event: Any) -> bool:
+    """Whether this very event was received before: Hermes hands some in again."""
+    return hasattr(event, ATTRIBUTE)
+
+
+def _received(receipt: Receipt, text: str, labels: dict[str, Any]) -> Received:
+    said = labels[LABEL]
+    source = said["source"]
+    event_id = None
+    if said.get("message_id"):
+        event_id = f"{source['platform']}:{source['chat_id']}:{said['message_id']}"
+    return Received(
+        receipt, key=said["key"], text=words_of(text), event_id=event_id, labels=labels
+    )

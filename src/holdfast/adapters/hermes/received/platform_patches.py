@@ -1,0 +1,186 @@
+"""Receipts at the platforms' end: taken before anything else, and carried through every join.
+
+Written by a thread that the event loop awaits: an adapter does not read its next update before this
+one is durable.
+"""
+
+import asyncio
+import functools
+import logging
+from types import ModuleType
+from typing import Any
+
+from holdfast.adapters.hermes.received import put_back
+from holdfast.adapters.hermes.received.book import overwritten
+from holdfast.adapters.hermes.received.gateway import (
+    gateway,
+    inbox_for,
+    settle_unqueued,
+)
+from holdfast.adapters.hermes.received.inbox import Inbox, is_received
+from holdfast.errors import HoldfastError
+
+log = logging.getLogger("holdfast.hermes")
+
+
+def patch_platform_base(module: ModuleType) -> None:
+    """Takes receipts, carries them through every join, and looks after each chat when it is idle."""
+    base: Any = module
+    adapter = base.BasePlatformAdapter
+    adapter.handle_message = _receiving(base, adapter.handle_message)
+    adapter._process_message_background = _processing(
+        base, adapter._process_message_background
+    )
+    adapter._queue_text_debounce = _debouncing(adapter._queue_text_debounce)
+    base.merge_pending_message_event = _merging(base.merge_pending_message_event)
+    _watch_batches(base, adapter)
+
+
+def _receiving(base: Any, handle: Any) -> Any:
+    @functools.wraps(handle)
+    async def handle_message(self: Any, event: Any) -> Any:
+        inbox = None if event.internal else inbox_for(event.source)
+        if inbox is None:
+            return await handle(self, event)
+        if not is_received(event):
+            key = _key_of(base, self, event)
+            try:
+                is_new = await asyncio.to_thread(inbox.receive, event, key)
+            except (HoldfastError, OSError) as error:
+                # Its turn can't be stored either, and then the user is told.
+                log.error("a message that came in can't be stored: %s", error)
+                return await handle(self, event)
+            if not is_new:
+                log.info("a message came again, and is not passed on")
+                return None
+        some = inbox.of(event)
+        inbox.book.enter(some)
+        try:
+            return await handle(self, event)
+        finally:
+            inbox.book.leave(some)
+
+    return handle_message
+
+
+def _key_of(base: Any, adapter: Any, event: Any) -> str:
+    extra = adapter.config.extra
+    return str(
+        base.build_session_key(
+            event.source,
+            group_sessions_per_user=extra.get("group_sessions_per_user", True),
+            thread_sessions_per_user=extra.get("thread_sessions_per_user", False),
+        )
+    )
+
+
+def _processing(base: Any, process: Any) -> Any:
+    @functools.wraps(process)
+    async def _process_message_background(
+        self: Any, event: Any, session_key: str
+    ) -> None:
+        inbox, runner = inbox_for(event.source), gateway()
+        if inbox is None:
+            await process(self, event, session_key)
+            return
+        some = inbox.of(event)
+        for each in some:
+            # Hermes may have found another chat for it than its source says.
+            each.key = session_key
+        inbox.book.enter(some)
+        try:
+            await process(self, event, session_key)
+        except asyncio.CancelledError:
+            # Stopped by a command: that is the user's answer to it. At a shutdown it waits.
+            if not runner._draining and not runner._shutdown_event.is_set():
+                inbox.settle(inbox.book.open_of(some))
+            raise
+        finally:
+            inbox.book.leave(some)
+        await settle_unqueued(some, adapter=self, runner=runner, inbox=inbox)
+        await put_back.at_idle(self, session_key, runner=runner, inbox=inbox, base=base)
+
+    return _process_message_background
+
+
+def _debouncing(debounce: Any) -> Any:
+    @functools.wraps(debounce)
+    async def _queue_text_debounce(self: Any, session_key: str, event: Any) -> None:
+        before = self._text_debounce_store().get(session_key)
+        text = before.event.text if before is not None else None
+        await debounce(self, session_key, event)
+        inbox = inbox_for(event.source)
+        # It joins texts by itself, if they are of one sender.
+        is_joined = before is not None and before.event.text != text
+        if inbox is not None and is_joined and before.event is not event:
+            inbox.join(before.event, event)
+
+    return _queue_text_debounce
+
+
+def _merging(merge: Any) -> Any:
+    @functools.wraps(merge)
+    def merge_pending_message_event(
+        pending_messages: Any, session_key: str, event: Any, **named: Any
+    ) -> None:
+        before = pending_messages.get(session_key)
+        merge(pending_messages, session_key, event, **named)
+        inbox = inbox_for(event.source)
+        if inbox is None or before is None or before is event:
+            return
+        if pending_messages.get(session_key) is before:
+            inbox.join(before, event)
+            return
+        _keep_overwritten(pending_messages, session_key, before, event, inbox)
+
+    return merge_pending_message_event
+
+
+def _keep_overwritten(
+    pending: Any, key: str, before: Any, event: Any, inbox: Inbox
+) -> None:
+    """The slot held another event (#93871): both are kept, the one that came first in the slot."""
+    is_kept, is_first = overwritten(inbox.of(before), inbox.of(event))
+    if not is_kept:
+        return
+    later = before
+    if is_first:
+        pending[key] = before
+        later = event
+    gateway()._queued_events.setdefault(key, []).insert(0, later)
+
+
+def _watch_batches(base: Any, adapter: Any) -> None:
+    """Some platforms join the pieces of a long text before anything else: a receipt for each piece."""
+    make = adapter.__init_subclass__
+
+    @classmethod  # type: ignore[misc]
+    def __init_subclass__(cls: Any, **named: Any) -> None:
+        make(**named)
+        enqueue = vars(cls).get("_enqueue_text_event")
+        if enqueue is not None and not asyncio.iscoroutinefunction(enqueue):
+            cls._enqueue_text_event = _batching(base, enqueue)
+
+    adapter.__init_subclass__ = __init_subclass__
+
+
+def _batching(base: Any, enqueue: Any) -> Any:
+    @functools.wraps(enqueue)
+    def _enqueue_text_event(self: Any, event: Any) -> None:
+        inbox = None if event.internal else inbox_for(event.source)
+        if inbox is None or is_received(event):
+            enqueue(self, event)
+            return
+        try:
+            # On the event loop: the platform's callback can't wait here, and must not go on before.
+            if not inbox.receive(event, _key_of(base, self, event)):
+                return
+        except (HoldfastError, OSError) as error:
+            log.error("a message that came in can't be stored: %s", error)
+        before = {id(each): each.text for each in self._pending_text_batches.values()}
+        enqueue(self, event)
+        for batch in self._pending_text_batches.values():
+            if batch is not event and before.get(id(batch)) != batch.text:
+                inbox.join(batch, event)
+
+    return _enqueue_text_event

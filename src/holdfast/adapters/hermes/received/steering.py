@@ -1,0 +1,79 @@
+"""Words that steer a running agent, and the flag that interrupts it: which messages these are.
+
+Hermes keeps steered words in a buffer of the agent, joined with line breaks. Where they go into a
+tool's result the model sees them, and they are taken into the running turn just before; where they
+are handed back unseen, or dropped, they are open as before.
+"""
+
+from typing import Any, Literal
+
+from holdfast.adapters.hermes.received.book import Received
+
+_BUFFER = "_holdfast_steering"
+_UNSEEN = "_holdfast_unseen"
+_INTERRUPT = "_holdfast_interrupt"
+
+
+def steered(agent: Any, some: list[Received], text: str) -> None:
+    """The agent has these words in its buffer."""
+    for each in some:
+        each.is_held = True
+    agent.__dict__.setdefault(_BUFFER, []).append((text.strip(), some))
+
+
+def taken_up(agent: Any) -> list[Received]:
+    """The model sees the words of the buffer now: whose they are."""
+    return _emptied(agent)
+
+
+def hand_back(agent: Any) -> None:
+    """The turn is over, and the gateway is given the words, unseen: it may make a turn of them."""
+    agent.__dict__[_UNSEEN] = agent.__dict__.get(_BUFFER, [])
+    _emptied(agent)
+
+
+def dropped(agent: Any) -> None:
+    """Hermes has thrown the buffer away."""
+    _emptied(agent)
+
+
+def _emptied(agent: Any) -> list[Received]:
+    some = []
+    for _, received in agent.__dict__.pop(_BUFFER, []):
+        some += received
+    for each in some:
+        each.is_held = False
+    return some
+
+
+def handed_back(agent: Any, words: Any) -> list[Received]:
+    """The messages that a turn is about whose words are those that were handed back before."""
+    buffer = agent.__dict__.pop(_UNSEEN, [])
+    if not buffer or words != "\n".join(text for text, _ in buffer):
+        return []
+    return [each for _, received in buffer for each in received]
+
+
+def interrupted(agent: Any, some: list[Received], text: Any) -> None:
+    """These messages have set the agent's interrupt flag."""
+    agent.__dict__[_INTERRUPT] = (text, some)
+
+
+def interrupting(agent: Any) -> tuple[Any, list[Received]]:
+    """The words that have set the interrupt flag since the last turn began, and their messages."""
+    found: tuple[Any, list[Received]] = agent.__dict__.pop(_INTERRUPT, (None, []))
+    return found
+
+
+def fate_of_words(frame: Any) -> Literal["seen", "kept", "handed back"]:
+    """What the caller that empties the buffer does with the words: it puts them into a tool's result;
+    without one it puts them back; at the end of a turn it hands them to the gateway.
+    """
+    if frame.f_code.co_name == "finalize_turn":
+        return "handed back"
+    messages = frame.f_locals.get("messages") or []
+    last = frame.f_locals.get("num_tool_msgs") or len(messages)
+    for message in messages[-last:]:
+        if isinstance(message, dict) and message.get("role") == "tool":
+            return "seen"
+    return "kept"
