@@ -27,7 +27,7 @@ from holdfast.runtime.process_identity import is_gone, myself
 
 log = logging.getLogger("holdfast.hermes")
 
-INBOX = "hermes:inbox:"
+INBOX = "hermes-inbox:"
 """Before the name of a chat: the key of its inbox."""
 PAGE = 200
 TRIES = "hermes_tries"
