@@ -8,6 +8,7 @@ does it and gives the exit code; the docstring of `run` is its help.
 GROUPS = {
     "sessions": "Look into sessions; fork, rewind, compact, export and remove them.",
     "store": "Look after the store itself.",
+    "hermes": "Run Hermes Agent on Holdfast: `holdfast hermes -- hermes gateway run`.",
 }
 
 
@@ -35,6 +36,10 @@ COMMANDS = {
     "export": "Write a session out, for programs or for people.",
     "serve-openviking": "Serve OpenViking's session endpoints from a store.",
     "record": "Run an agent for an ACP client, and record both.",
+    "hermes run": "Run a command of Hermes on Holdfast, this once.",
+    "hermes install": "Put Holdfast under Hermes.",
+    "hermes uninstall": "Take Holdfast away from under Hermes.",
+    "hermes status": "Show whether Hermes runs on Holdfast.",
     "completion": "Print a script that completes commands in your shell.",
     "demo": "Kill an agent in the middle of a sentence; see what is kept.",
 }

@@ -119,6 +119,9 @@ def _run(words: list[str]) -> int:
     group = name if name in GROUPS else ""
     if group and rest and not rest[0].startswith("-"):
         name = f"{group} {rest.pop(0)}"
+    # `holdfast hermes -- COMMAND`: of a group that can run one.
+    elif rest[:1] == ["--"] and f"{group} run" in COMMANDS:
+        name = f"{group} run"
     if name in COMMANDS:
         return _command(name, [*rest, *shared])
     # A group alone, or with --help, is a question and no mistake: its exit code is 0.
