@@ -26,6 +26,10 @@ from holdfast.engine.sqlite.apply_commit import CommitApplier
 from holdfast.engine.sqlite.driver_errors import translate, translated
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
+from holdfast.engine.sqlite.file_guard.other_sqlite import (
+    guard_against_others,
+    warn_of_earlier,
+)
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.erase import scrub, unscrubbed
@@ -109,6 +113,7 @@ class SqliteEngine(SqliteReads):
         self.submit(Scrubbing()).result()
 
     def _connect(self) -> None:
+        warn_of_earlier(self.where)
         with translated(self.where):
             self._connection = connecting.connect_writer(
                 self.where, durability=self._durability, busy_s=self._lock_s
@@ -118,6 +123,7 @@ class SqliteEngine(SqliteReads):
             # the log is opened now, not later
             self._connection.execute("PRAGMA user_version").fetchall()
             self._files = self._readers.files = FileIdentity(self.where, self._tick)
+            guard_against_others()
             self._statements = Statements(self._connection)
             self._applier = CommitApplier(self._statements, self._clock)
             self._version = -1
@@ -350,6 +356,7 @@ class SqliteEngine(SqliteReads):
             self._writer.close()
             self._searching.close()
             self._readers.close()
+            self._files.forget()
             unconcern(self)
 
     def _searcher(self) -> Searcher:

@@ -131,6 +131,12 @@ class FileIdentity:
 _in_use: "weakref.WeakSet[FileIdentity]" = weakref.WeakSet()
 
 
+def is_in_use(path: str) -> bool:
+    """Whether a store of this process has the file at this path open, under whatever name."""
+    mark = _mark(path)
+    return mark is not None and any(files._marks[0] == mark for files in list(_in_use))
+
+
 def refuse_beside_strayed(path: str) -> None:
     """Within a process SQLite shares a log's index among all who have the store open, even when it
     was deleted: whoever opened the store now would get that one.
