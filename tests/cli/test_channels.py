@@ -9,11 +9,14 @@ import sys
 
 import pytest
 
+import hermes_environments
 import holdfast
 from commanding import command, on_terminal, process, surroundings
 from goose_stores import built, one_call
 from holdfast.cli.command_table import COMMANDS
 
+NOT_HERE = ("demo", "hermes run")
+"""What these print is another program's, or a picture."""
 ANSI = re.compile(r"\x1b\[")
 
 
@@ -47,15 +50,23 @@ def lines_of(world, tmp_path):
         "completion": ("bash",),
         "demo": (),
         "record": ("--", "true"),
+        "hermes run": ("--", "true"),
+        "hermes install": (),
+        "hermes uninstall": (),
+        "hermes status": (),
     }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "record")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NOT_HERE])
 def test_every_command_prints_json_and_only_that_on_stdout(world, path, tmp_path, name):
     with holdfast.open(path, durability="process") as store:
         store.session("ended").end("over")
     arguments = lines_of(world, tmp_path)[name]
+    if name.startswith("hermes "):
+        python = hermes_environments.made(tmp_path / "env")
+        arguments = ("--python", str(python), "--home", str(tmp_path / "home"))
     done = command(*name.split(), *arguments, "--json", HOLDFAST_STORE=str(path))
     assert done.code == 0, done.err
     told = done.lines

@@ -167,6 +167,8 @@ def test_a_store_that_is_not_there_is_3_and_is_not_made(tmp_path):
         word = name.split()[-1]
         served = ("serve-openviking", "record")
         if name in ("copy", "demo", "completion", "doctor", "import", *served):
+        elsewhere = ("copy", "demo", "completion", "doctor", "import")
+        if name in elsewhere or name.startswith("hermes "):
             continue
         given = more.get(word, (arguments[word],) if word in arguments else ())
         done = command(*name.split(), *given, "--store", tmp_path / "none.db")
