@@ -49,7 +49,7 @@ def test_it_is_installed_seen_and_taken_away_again(python, home):
     assert on(python, home, "install").code == 0
     assert on(python, home, "uninstall").code == 0
     assert asked(python, HOOK) == (0, "False", "")
-    assert "was not under" in on(python, home, "uninstall").out
+    assert "was not under" in on(python, home, "uninstall").err
 
 
 @pytest.mark.slow

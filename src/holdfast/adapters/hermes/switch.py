@@ -34,12 +34,12 @@ import {module}
 
 _here = os.path.dirname(os.path.abspath(__file__))
 _others = [each for each in sys.path if os.path.abspath(each or ".") != _here]
-del sys.modules["sitecustomize"]
+_this = sys.modules.pop("sitecustomize")
 _path, sys.path = sys.path, _others
 try:
     import sitecustomize
 except ModuleNotFoundError:
-    pass
+    sys.modules["sitecustomize"] = _this
 finally:
     sys.path = _path
 '''

@@ -22,6 +22,22 @@ current: contextvars.ContextVar[tuple[Received, ...]] = contextvars.ContextVar(
 _runners: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
+class _Hermes:
+    """The module of the platforms' base, once it is loaded: events are made of its classes."""
+
+    base: Any = None
+
+
+def set_platform_base(module: Any) -> None:
+    """This is `gateway.platforms.base`."""
+    _Hermes.base = module
+
+
+def platform_base() -> Any:
+    """`gateway.platforms.base`."""
+    return _Hermes.base
+
+
 def set_gateway(runner: Any) -> None:
     """This is the gateway of the process; there is one."""
     _runners.clear()

@@ -141,7 +141,7 @@ class Inbox:
             return
         # One that this process has received meanwhile, or that a living one will answer.
         holder = said.get("process")
-        if holder == myself() or not is_gone(holder):
+        if holder is not None and not is_gone(holder):
             return
         receipt = Receipt(message.session_id, message.id)
         received = _received(receipt, message.text, message.labels)

@@ -15,6 +15,7 @@ from holdfast.adapters.hermes.received.book import overwritten
 from holdfast.adapters.hermes.received.gateway import (
     gateway,
     inbox_for,
+    set_platform_base,
     settle_unqueued,
 )
 from holdfast.adapters.hermes.received.inbox import Inbox, is_received
@@ -26,6 +27,7 @@ log = logging.getLogger("holdfast.hermes")
 def patch_platform_base(module: ModuleType) -> None:
     """Takes receipts, carries them through every join, and looks after each chat when it is idle."""
     base: Any = module
+    set_platform_base(module)
     adapter = base.BasePlatformAdapter
     adapter.handle_message = _receiving(base, adapter.handle_message)
     adapter._process_message_background = _processing(

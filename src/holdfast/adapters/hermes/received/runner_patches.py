@@ -10,6 +10,7 @@ from holdfast.adapters.hermes.received.gateway import (
     current,
     inbox_for,
     inboxes,
+    platform_base,
     set_gateway,
     settle_unqueued,
 )
@@ -147,11 +148,9 @@ def _draining(drain: Any) -> Any:
     @functools.wraps(drain)
     async def _drain_startup_restore_queue(self: Any) -> int:
         drained = int(await drain(self))
-        from gateway.platforms import base  # type: ignore[import-not-found]
-
         for inbox in inboxes():
             await asyncio.to_thread(inbox.load)
-            await put_back.at_start(runner=self, inbox=inbox, base=base)
+            await put_back.at_start(runner=self, inbox=inbox, base=platform_base())
         return drained
 
     return _drain_startup_restore_queue

@@ -16,7 +16,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def options(parser: Parser) -> None:
-    parser.usage = "holdfast hermes -- COMMAND... "
+    parser.usage = f"{parser.prog} COMMAND..., or holdfast hermes -- COMMAND..."
     help = "what to run, such as `hermes gateway run`"
     parser.add_value("command", "COMMAND", help, nargs=argparse.REMAINDER)
     add_environment(parser)

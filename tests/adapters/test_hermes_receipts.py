@@ -1,0 +1,423 @@
+"""What comes in through Hermes' gateway is stored before Hermes sees it, and gets one turn, whatever
+Hermes does with it.
+"""
+
+import asyncio
+
+import hermes_gateway
+import pytest
+from hermes_gateway import World
+
+import holdfast
+from holdfast import Receipt
+from holdfast.adapters.hermes.received.book import Book, Received, overwritten
+from holdfast.adapters.hermes.received.event_labels import words_of
+from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.serving import serving_at
+from holdfast.testing.oracle import judge
+from procs import child
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Runs a scene in a world of its own; gives what the user has said, as the conversation has it."""
+    path = tmp_path / "state.db"
+
+    def run(scene, **more):
+        world = World(tmp_path, **more)
+        asyncio.run(scene(world))
+        store = serving_at(path).store
+        assert judge(store) == []
+        return world, said(store)
+
+    yield run
+    serving_at(path).store.close()
+
+
+def said(store):
+    session = store.session("hermes:s1")
+    return [message.text for message in session.transcript() if message.role == "user"]
+
+
+def waiting(world):
+    return [message.text for message in serving_at(world.db.db_path).store.pending()]
+
+
+async def busy(world):
+    """A turn runs, and takes its time."""
+    world.agent.may_answer.clear()
+    await world.say("First.")
+    await world.starts()
+
+
+def test_a_message_is_stored_before_hermes_sees_it(play):
+    async def scene(world):
+        handle = world.runner._handle_message
+
+        async def look(event):
+            found.append(waiting(world))
+            return await handle(event)
+
+        world.adapter._message_handler = look
+        await world.say("Hello.", media_urls=["/tmp/a.png"])
+        await world.rests()
+
+    found = []
+    world, told = play(scene)
+    assert found == [["Hello."]]
+    assert told == ["Hello."] and waiting(world) == []
+    store = serving_at(world.db.db_path).store
+    [message, _] = store.session("hermes:s1").transcript()
+    assert message.labels["hermes"]["source"]["chat_id"] == "c1"
+    assert message.labels["hermes"]["media_urls"] == ["/tmp/a.png"]
+    assert message.payload == {"role": "user", "content": "Hello."}
+
+
+FIVE = [f"Follow-up {number}." for number in range(5)]
+
+
+async def burst(world):
+    await busy(world)
+    for text in FIVE:
+        await world.say(text)
+    world.agent.may_answer.set()
+    await world.rests()
+
+
+def test_five_follow_ups_get_a_turn_each_in_order(play):
+    world, told = play(burst)
+    assert told == ["First.", *FIVE]
+    assert world.agent.asked == ["First.", *FIVE] and waiting(world) == []
+
+
+def test_without_receipts_the_same_gateway_loses_one(tmp_path):
+    world = World(tmp_path, hermes=hermes_gateway.modules())
+    asyncio.run(burst(world))
+    serving_at(world.db.db_path).store.close()
+    assert len(set(world.agent.asked)) == 5
+
+
+def test_more_than_hermes_holds_wait_in_the_store(play):
+    texts = [f"Number {number:02d}." for number in range(40)]
+
+    async def scene(world):
+        await busy(world)
+        for text in texts:
+            await world.say(text)
+        world.agent.may_answer.set()
+        await world.rests()
+
+    _, told = play(scene, mode="queue")
+    assert told == ["First.", *texts]
+
+
+def test_a_message_that_is_delivered_twice_is_answered_once(play):
+    async def scene(world):
+        await world.say("Once.", id="same")
+        await world.rests()
+        await world.say("Once.", id="same")
+        await world.say("/status", id="cmd")
+        await world.say("/status", id="cmd")
+        await world.say("Twice.", id="a")
+        await world.rests()
+        await world.say("Twice.", id="b")
+        await world.rests()
+
+    assert play(scene)[1] == ["Once.", "Twice.", "Twice."]
+
+
+def test_an_edit_is_another_update_of_a_message(play):
+    async def scene(world):
+        for update, text in enumerate(("Book two.", "Book three.")):
+            await world.say(text, id="m", platform_update_id=update)
+            await world.rests()
+        await world.say("Book three.", id="m", platform_update_id=1)
+        await world.rests()
+
+    assert play(scene)[1] == ["Book two.", "Book three."]
+
+
+def test_joined_messages_stay_apart_in_the_transcript_and_share_a_turn(play):
+    async def scene(world):
+        world.adapter.is_debouncing = True
+        await busy(world)
+        await world.say("One.")
+        await world.say("Two.")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    world, told = play(scene)
+    assert world.agent.asked == ["First.", "One.\nTwo."]
+    assert told == ["First.", "One.", "Two."] and waiting(world) == []
+
+
+def test_words_that_steer_are_taken_when_the_model_sees_them(play):
+    async def scene(world):
+        world.agent.tools = True
+        await busy(world)
+        await world.say("Mind the gap.")
+        await world.say("And the step.")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    world, told = play(scene, mode="steer")
+    assert world.agent.seen == ["Mind the gap.\nAnd the step."]
+    assert told == ["First.", "Mind the gap.", "And the step."]
+    assert world.agent.asked == ["First."] and waiting(world) == []
+
+
+def test_words_that_steer_too_late_get_the_next_turn(play):
+    async def scene(world):
+        await busy(world)
+        await world.say("Mind the gap.")
+        await world.say("And the step.")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    world, told = play(scene, mode="steer")
+    assert world.agent.asked == ["First.", "Mind the gap.\nAnd the step."]
+    assert told == ["First.", "Mind the gap.", "And the step."] and waiting(world) == []
+
+
+def test_words_that_steer_and_are_dropped_are_put_back(play):
+    async def scene(world):
+        await busy(world)
+        await world.say("Mind the gap.")
+        # Hermes uses what is handed back only if nothing else waits.
+        await world.say("/queue Something else.")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    world, told = play(scene, mode="steer")
+    assert sorted(world.agent.asked) == ["First.", "Mind the gap.", "Something else."]
+    assert len(told) == 3 and waiting(world) == []
+
+
+def test_a_message_that_interrupts_too_late_is_not_run_twice(play):
+    async def scene(world):
+        await world.say("First.")
+        await world.rests()
+        event = hermes_gateway.MessageEvent(
+            "Late.",
+            source=hermes_gateway.SessionSource(hermes_gateway.Platform.STUB, "c1"),
+            message_id="late",
+        )
+        # It arrives while the turn ends: in the slot, and in the flag that nobody clears.
+        key = hermes_gateway.build_session_key(event.source)
+        world.adapter._active_sessions[key] = True
+        await world.adapter.handle_message(event)
+        del world.adapter._active_sessions[key]
+        await world.adapter.handle_message(world.adapter._pending_messages.pop(key))
+        await world.rests()
+
+    world, told = play(scene)
+    assert world.agent.asked == ["First.", "Late."]
+    assert told == ["First.", "Late."]
+
+
+def test_what_hermes_does_not_answer_is_settled_and_not_put_back(play):
+    async def scene(world):
+        world.runner.refused = ("stranger",)
+        await world.say("Let me in!", user="stranger")
+        await world.rests()
+        await busy(world)
+        await world.say("Me, too!", user="stranger")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    world, told = play(scene)
+    assert told == ["First."] and waiting(world) == []
+    inbox = serving_at(world.db.db_path).store.session("hermes-inbox:stub:c1")
+    assert [m.text for m in inbox.transcript()][:1] == ["Let me in!"]
+
+
+def test_a_reset_settles_what_is_queued_and_stops_nothing_that_comes_after(play):
+    async def scene(world):
+        await busy(world)
+        await world.say("In the slot.")
+        await world.say("Behind it.")
+        await world.say("/new")
+        world.agent.may_answer.set()
+        await world.rests()
+        await world.say("Afterwards.")
+        await world.rests()
+
+    world, told = play(scene, mode="queue")
+    assert "Behind it." not in world.agent.asked
+    assert told[-1] == "Afterwards." and waiting(world) == []
+
+
+def test_what_is_lost_on_its_way_to_a_turn_is_put_back(play):
+    async def scene(world):
+        prepare = world.runner._prepare_profile_scoped_inbound_message_text
+
+        async def lose(*, event, **more):
+            lost.append(event.text)
+            world.runner._prepare_profile_scoped_inbound_message_text = prepare
+            return None
+
+        await busy(world)
+        await world.say("Lost?")
+        world.runner._prepare_profile_scoped_inbound_message_text = lose
+        world.agent.may_answer.set()
+        await world.rests()
+
+    lost = []
+    world, told = play(scene)
+    assert lost == ["Lost?"] and world.agent.asked == told == ["First.", "Lost?"]
+    assert waiting(world) == []
+
+
+def test_what_is_put_back_in_vain_is_given_up_and_that_is_counted_in_the_store(play):
+    async def scene(world):
+        store = serving_at(world.db.db_path).store
+        labels = {"hermes": {"key": "chat", "source": {"platform": "stub", "chat_id": "c1"}}}
+        store.accept("hermes-inbox:stub:c1", "Poison.", labels=labels)
+        for _ in range(4):
+            inbox = Inbox(store)
+            [message] = store.pending()
+            inbox._take_over(message)
+            [left] = inbox.book.lost("chat", ()) or [None]
+            tried.append(len(inbox.try_again([left] if left else [])))
+
+    tried = []
+    world, _ = play(scene)
+    assert tried == [1, 1, 1, 0] and waiting(world) == []
+
+
+KILLED = """
+    import asyncio
+    sys.path.insert(0, sys.argv[2])
+    from hermes_gateway import World
+
+    async def scene():
+        world = World(sys.argv[1], mode="queue")
+        world.agent.may_answer.clear()
+        await world.say("First.")
+        await world.starts()
+        for text in ("One.", "Two.", "/queue Three.", "/status"):
+            await world.say(text)
+        say("queued")
+        await asyncio.sleep(60)
+
+    asyncio.run(scene())
+"""
+
+
+def test_what_was_queued_when_the_gateway_was_killed_gets_its_turns_after_a_start(play, tmp_path):
+    with child(KILLED, tmp_path, hermes_gateway.__file__.rpartition("/")[0]) as gateway:
+        gateway.wait_for("queued")
+        gateway.kill()
+
+    async def scene(world):
+        world.runner._startup_restore_in_progress = True
+        await world.say("New.", id="new")
+        await world.runner._drain_startup_restore_queue()
+        world.runner._startup_restore_in_progress = False
+        await world.rests()
+        await world.runner._drain_startup_restore_queue()
+        await world.rests()
+
+    world, told = play(scene, mode="queue")
+    # The first had begun: it waits in its session, which Hermes itself resumes.
+    assert sorted(world.agent.asked) == ["New.", "One.", "Three.", "Two."]
+    assert [text for text in world.agent.asked if text != "New."] == ["One.", "Two.", "Three."]
+    assert sorted(told) == sorted(["First.", "New.", "One.", "Two.", "/queue Three."])
+    assert waiting(world) in ([], ["First."])
+
+
+def test_messages_of_a_living_process_are_left_to_it(play, tmp_path):
+    async def scene(world):
+        await world.runner._drain_startup_restore_queue()
+        await world.rests()
+
+    with child(KILLED, tmp_path, hermes_gateway.__file__.rpartition("/")[0]) as gateway:
+        gateway.wait_for("queued")
+        world, _ = play(scene)
+        assert world.agent.asked == []
+
+
+def test_a_message_that_can_not_be_stored_is_passed_on(play, monkeypatch):
+    async def scene(world):
+        inbox = serving_at(world.db.db_path).inbox
+
+        def full(*given, **named):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(inbox, "receive", full)
+        await world.say("Hello.")
+        await world.rests()
+
+    assert play(scene)[1] == ["Hello."]
+
+
+# Decisions.
+
+
+def received(id, key="chat", event_id=None):
+    return Received(Receipt("s", id), key=key, text=id, event_id=event_id)
+
+
+def test_what_is_lost_is_open_and_nowhere():
+    book = Book()
+    some = [received(name) for name in ("1", "2", "3", "4", "5")]
+    for each in (*reversed(some), received("6", key="another chat")):
+        book.add(each)
+    book.close([some[0]])
+    book.enter([some[1]])
+    some[3].is_held = True
+    assert [each.id for each in book.lost("chat", {"3"})] == ["5"]
+    book.enter([some[1]])
+    book.leave([some[1]])
+    assert "2" not in [each.id for each in book.lost("chat", ())]
+    book.leave([some[1]])
+    assert [each.id for each in book.lost("chat", ())] == ["2", "3", "5"]
+    assert book.close(some) == some[1:] and book.close(some) == []
+
+
+def test_a_copy_of_an_event_leads_to_its_message_until_that_is_closed():
+    book, one = Book(), received("1", event_id="stub:c1:m1")
+    book.add(one)
+    assert book.of_event("stub:c1:m1") is one and book.of_event(None) is None
+    book.close([one])
+    assert book.of_event("stub:c1:m1") is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ([], ["2"], (False, False)),
+        (["1"], [], (True, False)),
+        (["1"], ["2"], (True, True)),
+        (["2"], ["1"], (True, False)),
+        (["2", "5"], ["3"], (True, True)),
+    ],
+)
+def test_of_two_events_for_one_slot_both_are_kept_in_the_order_in_which_they_came(
+    before, after, kept
+):
+    assert overwritten([received(id) for id in before], [received(id) for id in after]) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/queue Do it.", "Do it."),
+        ("/q@bot Do it.", "Do it."),
+        ("/steer  Left!", "Left!"),
+        ("/new", "/new"),
+        ("queue this", "queue this"),
+    ],
+)
+def test_a_command_that_carries_words_is_told_from_them(text, words):
+    assert words_of(text) == words
+
+
+def test_the_store_lies_beside_state_db(play):
+    async def scene(world):
+        await world.say("Hello.")
+        await world.rests()
+
+    world, _ = play(scene)
+    with holdfast.open(world.db.db_path.with_name("holdfast.db"), read_only=True) as store:
+        assert said(store) == ["Hello."]
