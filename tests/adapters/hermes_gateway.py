@@ -322,7 +322,8 @@ def _agent():
             # As `turns` does it.
             taken = receipts.claim(self, user_message)
             session = serving_of(self).conversation(self.session_id)
-            given = {"take": taken} if taken else {"message": user_message}
+            wanted = [*session.pending(), *taken]
+            given = {"take": wanted} if taken else {"message": user_message}
             with session.turn(**given) as turn:
                 set_running_turn(self, turn)
                 self.is_running = True
@@ -412,5 +413,6 @@ class World:
             rounds += 1
             assert rounds < 500, "it does not come to rest"
             await asyncio.sleep(0.02)
-            is_busy = self.adapter._active_sessions or self.runner._queued_events
+            book = serving_of(self.agent).inbox.book
+            is_busy = self.adapter._active_sessions or self.runner._queued_events or book._inside
             quiet = 0 if is_busy else quiet + 1

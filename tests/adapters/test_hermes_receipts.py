@@ -14,6 +14,7 @@ from holdfast.adapters.hermes.received.book import Book, Received, overwritten
 from holdfast.adapters.hermes.received.event_labels import words_of
 from holdfast.adapters.hermes.received.inbox import Inbox
 from holdfast.adapters.hermes.serving import serving_at
+from holdfast.adapters.hermes.spoken.live_list import unmerged
 from holdfast.testing.oracle import judge
 from procs import child
 
@@ -319,11 +320,11 @@ def test_what_was_queued_when_the_gateway_was_killed_gets_its_turns_after_a_star
         await world.rests()
 
     world, told = play(scene, mode="queue")
-    # The first had begun: it waits in its session, which Hermes itself resumes.
+    # The first had begun: it waits in its session, which Hermes itself resumes, or for its next turn.
     assert sorted(world.agent.asked) == ["New.", "One.", "Three.", "Two."]
     assert [text for text in world.agent.asked if text != "New."] == ["One.", "Two.", "Three."]
     assert sorted(told) == sorted(["First.", "New.", "One.", "Two.", "/queue Three."])
-    assert waiting(world) in ([], ["First."])
+    assert waiting(world) == []
 
 
 def test_messages_of_a_living_process_are_left_to_it(play, tmp_path):
@@ -349,6 +350,25 @@ def test_a_message_that_can_not_be_stored_is_passed_on(play, monkeypatch):
         await world.rests()
 
     assert play(scene)[1] == ["Hello."]
+
+
+def test_a_text_that_hermes_has_joined_in_place_is_taken_apart_again():
+    first, second, third = {"role": "user"}, {"role": "user"}, {"role": "user"}
+    assistant = {"role": "assistant", "content": "Yes."}
+
+    def said(*texts):
+        dicts = (first, second, third)
+        return [
+            (live, {"role": "user", "content": text})
+            for live, text in zip(dicts, texts, strict=False)
+        ]
+
+    apart = said("A", "B", "C")
+    assert unmerged(said("A\n\nB", "B")) == said("A", "B")
+    assert unmerged(said("A\n\nB\n\nB\n\nC", "B\n\nC", "C")) == apart
+    assert unmerged(said("A\n\nB")) == said("A\n\nB")
+    answered = [*said("A\n\nB"), (assistant, assistant), *said("B")]
+    assert unmerged(answered) == answered
 
 
 # Decisions.

@@ -10,10 +10,10 @@ from typing import Any
 
 import holdfast
 from holdfast import Session, Store, Turn
+from holdfast.adapters.hermes.received.inbox import Inbox
 from holdfast.adapters.hermes.rows.backlog import Backlog
 from holdfast.errors import NotFound
 from holdfast.runtime.clock import RealWorld, World
-from holdfast.adapters.hermes.received.inbox import Inbox
 
 FILE = "holdfast.db"
 """The store's name, beside `state.db`."""

@@ -24,7 +24,14 @@ from holdfast.adapters.hermes.serving import (
     set_running_turn,
 )
 from holdfast.adapters.hermes.spoken.conversation import Conversation
-from holdfast.adapters.hermes.spoken.live_list import ROLES, Live, Payload, Said, plain
+from holdfast.adapters.hermes.spoken.live_list import (
+    ROLES,
+    Live,
+    Payload,
+    Said,
+    plain,
+    unmerged,
+)
 from holdfast.adapters.hermes.streams import (
     conversation_of,
     notice,
@@ -134,7 +141,7 @@ def _said(
         words = plain(live, _overriding(agent, live, index))
         if words["role"] != "user" or _is_asked(words["content"]):
             said.append((live, words))
-    return said
+    return unmerged(said)
 
 
 def _is_asked(content: Any) -> bool:
@@ -293,7 +300,9 @@ def _turn(
 ) -> Turn:
     if taken:
         try:
-            return session.turn(take=taken, on_busy=on_busy)
+            # What a killed turn gave back has its row by now, and stands before what is asked now.
+            wanted: list[str | Message | Receipt] = [*session.pending(), *taken]
+            return session.turn(take=wanted, on_busy=on_busy)
         except NotFound:
             log.warning("a receipt waits no more: its words are stored anew")
     return session.turn(asked, on_busy=on_busy)

@@ -102,22 +102,24 @@ class Inbox:
                 log.warning("a message stays in the inbox: %s", error)
 
     def try_again(self, some: Iterable[Received]) -> list[Received]:
-        """Counts one more try for each of these, and settles those that had enough. It is counted in
-        the store: a message may end the process each time.
+        """Those of these that are to be put back; one more try is counted for the first of them, and
+        those that had enough are settled. It is counted in the store: a message may end the process
+        each time.
         """
-        hopeful, hopeless = [], []
+        hopeful: list[Received] = []
+        hopeless: list[Received] = []
         for each in some:
-            each.tries += 1
             each.is_wanted = False
-            if each.tries > TRIES_MAX:
-                hopeless.append(each)
-                continue
-            hopeful.append(each)
-            session = self.store.get(each.receipt.session_id)
-            session.label(each.id, **{TRIES: each.tries})
+            is_hopeless = each.tries >= TRIES_MAX
+            (hopeless if is_hopeless else hopeful).append(each)
         if hopeless:
             log.error("%d messages came to nothing, and are given up", len(hopeless))
             self.settle(hopeless)
+        # The others stand behind the first, and are counted when it is their turn.
+        for each in hopeful[:1]:
+            each.tries += 1
+            session = self.store.get(each.receipt.session_id)
+            session.label(each.id, **{TRIES: each.tries})
         return hopeful
 
     def load(self) -> None:
@@ -137,6 +139,9 @@ class Inbox:
 
     def _take_over(self, message: PendingMessage) -> None:
         said = message.labels.get(LABEL)
+        # One that a killed turn gave back is in its session: Hermes resumes that by itself.
+        if not (message.key or "").startswith(INBOX):
+            return
         if not isinstance(said, dict) or "key" not in said:
             return
         # One that this process has received meanwhile, or that a living one will answer.

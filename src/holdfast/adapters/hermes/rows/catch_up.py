@@ -33,8 +33,10 @@ class LastTurn(NamedTuple):
 
 
 def last_turn(session: Session) -> LastTurn:
-    """The last turn of a session; a turn whose process is gone is ended first."""
-    session.pending()
+    """The last turn of a session; a turn whose process is gone is ended first. What it had taken and
+    not used waits in the session again, and still is what it was about.
+    """
+    given_back = {message.id for message in session.pending()}
     head = session.head()
     window = WINDOW
     while True:
@@ -49,7 +51,8 @@ def last_turn(session: Session) -> LastTurn:
     messages = []
     # What it took may have come in long before it began.
     for message in session.transcript(after=max(0, started - WINDOW)):
-        if message.turn == name or message.seq > started:
+        is_its_own = message.turn == name or message.id in given_back
+        if is_its_own or message.seq > started:
             messages.append(message)
     return LastTurn(messages, end)
 

@@ -46,6 +46,33 @@ def plain(live: Live, content: Any = None) -> Payload:
     return said
 
 
+def unmerged(said: list[Said]) -> list[Said]:
+    """The list with each of the user's messages in its own words.
+
+    Hermes joins two of them for the model by changing the first in place. Its other lists have the
+    same dict, and the second one still behind it: there the second stands twice.
+    """
+    apart: list[Said] = []
+    after: Payload | None = None
+    # From the end: what was joined to one may itself be joined to the next.
+    for live, words in reversed(said):
+        if after is not None and words["role"] == after["role"] == "user":
+            words = {**words, "content": _before(words["content"], after["content"])}
+        apart.append((live, words))
+        after = words
+    apart.reverse()
+    return apart
+
+
+def _before(text: Any, after: Any) -> Any:
+    """What of a text stands before another one that was joined to it."""
+    if isinstance(text, str) and isinstance(after, str) and after:
+        own, glue, _ = text.partition(f"\n\n{after}")
+        if glue and own:
+            return own
+    return text
+
+
 def _content(words: Any) -> Any:
     if words is None or isinstance(words, str):
         return words
