@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import hermes_environments
-from commanding import command
+from commanding import command, process
 from holdfast.adapters.hermes import hook, switch
 
 STATE = """
@@ -123,7 +123,7 @@ def test_a_module_that_is_not_as_it_was_is_left_alone_with_a_sentence(tmp_path, 
 def test_a_command_is_tried_out_with_the_hook_and_leaves_nothing(tmp_path, python, home):
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     (python.parent / "hermes").write_text(f"#!{python}\n{HOOK}\nprint(*sys.argv[1:])\n")
-    done = command("hermes", "--", "hermes", "gateway", "run", PATH=path, HERMES_HOME=str(home))
+    done = process("hermes", "--", "hermes", "gateway", "run", PATH=path, HERMES_HOME=str(home))
     assert (done.code, done.out.split()) == (0, ["True", "gateway", "run"]), done.err
     assert asked(python, HOOK)[1] == "False"
     (python.parent / "hermes").write_text(f"#!{python}\nimport sys\nsys.exit(7)\n")
