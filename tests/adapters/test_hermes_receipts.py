@@ -12,7 +12,7 @@ import holdfast
 from holdfast import Receipt
 from holdfast.adapters.hermes.received.book import Book, Received, overwritten
 from holdfast.adapters.hermes.received.event_labels import words_of
-from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.serving import serving_at
 from holdfast.adapters.hermes.spoken.live_list import unmerged
 from holdfast.testing.oracle import judge
@@ -275,7 +275,7 @@ def test_what_is_put_back_in_vain_is_given_up_and_that_is_counted_in_the_store(p
         labels = {"hermes": {"key": "chat", "source": {"platform": "stub", "chat_id": "c1"}}}
         store.accept("hermes-inbox:stub:c1", "Poison.", labels=labels)
         for _ in range(4):
-            inbox = Inbox(store)
+            inbox = GatewayInbox(store)
             [message] = store.pending()
             inbox._take_over(message)
             [left] = inbox.book.lost("chat", ()) or [None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import holdfast
 from holdfast import Session, Store, Turn
-from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.rows.backlog import Backlog
 from holdfast.errors import NotFound
 from holdfast.runtime.clock import RealWorld, World
@@ -32,7 +32,7 @@ class Serving:
         self.store: Store = holdfast.open(db_path.with_name(FILE))
         self.world: World = RealWorld()
         self.backlog = Backlog(self.store, self.world)
-        self.inbox = Inbox(self.store)
+        self.inbox = GatewayInbox(self.store)
 
     def conversation(self, session_id: str) -> Session:
         """The session of a Hermes session, made if there is none."""

@@ -130,7 +130,8 @@ def _python_of(path: str) -> str:
             is_python = "python" in Path(named).name
             return named if is_python else _python_of(os.path.realpath(named))
     raise NoHermes(
-        f"{path} does not say which Python runs it; name the one of Hermes' environment with --python."
+        f"{path} does not say which Python runs it; name the one of Hermes' environment with "
+        "--python."
     )
 
 

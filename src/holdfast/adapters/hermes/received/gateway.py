@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from holdfast.adapters.hermes.received.book import Received
-from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.received.queues import queued_ids
 from holdfast.adapters.hermes.serving import serving_at
 from holdfast.errors import HoldfastError
@@ -49,7 +49,7 @@ def gateway() -> Any:
     return next(iter(_runners), None)
 
 
-def inbox_for(source: Any) -> Inbox | None:
+def inbox_for(source: Any) -> GatewayInbox | None:
     """The inbox of the profile that a message from here is for; None where there is no gateway, or
     it has no database, or its store can't be opened.
     """
@@ -67,7 +67,7 @@ def inbox_for(source: Any) -> Inbox | None:
         return None
 
 
-def inboxes() -> list[Inbox]:
+def inboxes() -> list[GatewayInbox]:
     """The inbox of the gateway, and those of the profiles that it serves besides."""
     found = [inbox_for(None)]
     profiles = getattr(gateway(), "_profile_adapters", None)
@@ -82,7 +82,7 @@ def inboxes() -> list[Inbox]:
 
 
 async def settle_unqueued(
-    some: list[Received], *, adapter: Any, runner: Any, inbox: Inbox
+    some: list[Received], *, adapter: Any, runner: Any, inbox: GatewayInbox
 ) -> None:
     """Hermes is done with these. What no turn has and no queue holds it has dealt with otherwise: it
     refused the sender, took it for an answer to a question of its own, or a plug-in has it.

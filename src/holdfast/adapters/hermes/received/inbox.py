@@ -36,7 +36,7 @@ ATTRIBUTE = "_holdfast_received"
 """Where an event has what it was received as: several, once events were joined."""
 
 
-class Inbox:
+class GatewayInbox:
     """What came in for one `state.db`."""
 
     def __init__(self, store: Store) -> None:

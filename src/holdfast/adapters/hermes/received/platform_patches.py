@@ -18,7 +18,7 @@ from holdfast.adapters.hermes.received.gateway import (
     set_platform_base,
     settle_unqueued,
 )
-from holdfast.adapters.hermes.received.inbox import Inbox, is_received
+from holdfast.adapters.hermes.received.inbox import GatewayInbox, is_received
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.hermes")
@@ -139,7 +139,7 @@ def _merging(merge: Any) -> Any:
 
 
 def _keep_overwritten(
-    pending: Any, key: str, before: Any, event: Any, inbox: Inbox
+    pending: Any, key: str, before: Any, event: Any, inbox: GatewayInbox
 ) -> None:
     """The slot held another event (#93871): both are kept, the one that came first in the slot."""
     is_kept, is_first = overwritten(inbox.of(before), inbox.of(event))

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.event_labels import event_of
-from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.received.queues import (
     is_idle,
     is_starting,
@@ -21,7 +21,7 @@ log = logging.getLogger("holdfast.hermes")
 
 
 async def at_idle(
-    adapter: Any, key: str, *, runner: Any, inbox: Inbox, base: Any
+    adapter: Any, key: str, *, runner: Any, inbox: GatewayInbox, base: Any
 ) -> None:
     """Nothing runs in this chat any more: goes on with what waits, or was lost."""
     if is_starting(runner) or not is_idle(adapter, key):
@@ -39,7 +39,7 @@ async def at_idle(
         await _hand_in(adapter, key, lost, runner=runner, inbox=inbox, base=base)
 
 
-async def at_start(*, runner: Any, inbox: Inbox, base: Any) -> None:
+async def at_start(*, runner: Any, inbox: GatewayInbox, base: Any) -> None:
     """Hands in what earlier processes have left, chat by chat."""
     for key, left in inbox.book.left_behind().items():
         event = _event_of(left[0], inbox, base)
@@ -58,7 +58,7 @@ async def _hand_in(
     some: list[Received],
     *,
     runner: Any,
-    inbox: Inbox,
+    inbox: GatewayInbox,
     base: Any,
 ) -> None:
     # In their hands already: nobody else may put them back while the tries are counted.
@@ -80,7 +80,7 @@ async def _hand_in(
         inbox.book.leave(some)
 
 
-def _event_of(received: Received, inbox: Inbox, base: Any) -> Any:
+def _event_of(received: Received, inbox: GatewayInbox, base: Any) -> Any:
     """The event made again; None where Hermes does not know its platform any more."""
     try:
         event = event_of(received.text, received.labels, base)

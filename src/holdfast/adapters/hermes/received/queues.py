@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from holdfast.adapters.hermes.received.inbox import Inbox
+from holdfast.adapters.hermes.received.inbox import GatewayInbox
 
 
-def queued_ids(adapter: Any, runner: Any, inbox: Inbox) -> set[str]:
+def queued_ids(adapter: Any, runner: Any, inbox: GatewayInbox) -> set[str]:
     """The ids of all messages that lie in a queue of this adapter or of the runner."""
     events = list(adapter._pending_messages.values())
     for overflow in list(runner._queued_events.values()):
