@@ -88,14 +88,19 @@ class Conversation:
         """Stores what is new in the agent's list, and its shape."""
         with self.lock:
             self._bind(said)
-            self.session.record(self._list.presented(said), format=FORMAT)
+            self._list.join_vanished(said)
+            # What the turn was opened with is in the view, though Hermes has no dict of it yet.
+            presented = [*self._list.presented(said), *self._asked]
+            self.session.record(presented, format=FORMAT)
             if self._list.reword(said):
-                self.session.record(self._list.presented(said), format=FORMAT)
+                presented = [*self._list.presented(said), *self._asked]
+                self.session.record(presented, format=FORMAT)
 
     def _bind(self, said: list[Said]) -> None:
         """Finds which of the new dicts are stored already, and stores those of the running turn."""
         fresh = [(live, words) for live, words in said if not self._list.has(live)]
         self._bind_asked(fresh)
+        self._bind_joined(said)
         # Hermes writes its list before it asks the model: at first it ends with the question.
         if self._before is None and said:
             self._before = said[-1][0]
@@ -135,6 +140,17 @@ class Conversation:
             self._before = asked[-1]
             self._list.bind(asked[-1], self._asked)
             self._asked = []
+
+    def _bind_joined(self, said: list[Said]) -> None:
+        """Hermes joins a question to one that had no answer, and takes its dict away."""
+        words = "\n\n".join(_text(each) for each in self._asked)
+        for live, now in reversed(said):
+            is_user = words and now["role"] == "user"
+            if is_user and _text(now).endswith(f"\n\n{words}"):
+                self._before = live
+                self._list.join(live, self._asked)
+                self._asked = []
+                return
 
     def _spoken_as(self, words: Payload) -> Speech | None:
         text = _text(words)

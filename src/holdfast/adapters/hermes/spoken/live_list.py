@@ -64,6 +64,17 @@ def unmerged(said: list[Said]) -> list[Said]:
     return apart
 
 
+def _behind(text: Any, parts: list[Payload], glue: str = "") -> str | None:
+    """What stands behind these parts, if a text begins with them: "" where nothing does."""
+    begun = glue + "\n\n".join(str(part["content"]) for part in parts)
+    if not isinstance(text, str) or not text.startswith(begun):
+        return None
+    rest = text[len(begun) :]
+    if rest and not rest.startswith("\n\n"):
+        return None
+    return rest.removeprefix("\n\n")
+
+
 def _before(text: Any, after: Any) -> Any:
     """What of a text stands before another one that was joined to it."""
     if isinstance(text, str) and isinstance(after, str) and after:
@@ -112,6 +123,33 @@ class LiveList:
     def bind(self, live: Live, stored: list[Payload]) -> None:
         """This dict is what these messages, which are stored, have become."""
         self._known[id(live)] = _Known(live, stored)
+
+    def join(self, live: Live, stored: list[Payload]) -> None:
+        """What this dict was is now joined to these messages, which are stored."""
+        before = self._known[id(live)].copies if self.has(live) else []
+        self._known[id(live)] = _Known(live, [*before, *stored])
+
+    def join_vanished(self, said: list[Said]) -> None:
+        """Finds the user's dicts that have gone from the list because their words were joined to one
+        that is still there: presented with it once more, they are known as its parts.
+        """
+        there = {id(live) for live, _ in said}
+        vanished = [each for key, each in self._known.items() if key not in there]
+        for live, words in said:
+            if not vanished:
+                return
+            if words["role"] == "user" and self.has(live):
+                self._join_to(live, words, vanished)
+
+    def _join_to(self, live: Live, words: Payload, vanished: list[_Known]) -> None:
+        rest = _behind(words["content"], self._known[id(live)].copies)
+        for each in list(vanished):
+            if rest and each.live.get("role") == "user":
+                after = _behind(f"\n\n{rest}", each.copies, glue="\n\n")
+                if after is not None:
+                    self.join(live, each.copies)
+                    vanished.remove(each)
+                    rest = after
 
     def presented(self, said: list[Said]) -> list[Payload]:
         """The list to record. What is not in it is forgotten."""
