@@ -88,7 +88,6 @@ class Conversation:
         """Stores what is new in the agent's list, and its shape."""
         with self.lock:
             self._bind(said)
-            self._list.join_vanished(said)
             # What the turn was opened with is in the view, though Hermes has no dict of it yet.
             presented = [*self._list.presented(said), *self._asked]
             self.session.record(presented, format=FORMAT)
@@ -148,7 +147,6 @@ class Conversation:
             is_user = words and now["role"] == "user"
             if is_user and _text(now).endswith(f"\n\n{words}"):
                 self._before = live
-                self._list.join(live, self._asked)
                 self._asked = []
                 return
 

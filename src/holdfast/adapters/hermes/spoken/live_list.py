@@ -64,15 +64,16 @@ def unmerged(said: list[Said]) -> list[Said]:
     return apart
 
 
-def _behind(text: Any, parts: list[Payload], glue: str = "") -> str | None:
-    """What stands behind these parts, if a text begins with them: "" where nothing does."""
-    begun = glue + "\n\n".join(str(part["content"]) for part in parts)
-    if not isinstance(text, str) or not text.startswith(begun):
-        return None
-    rest = text[len(begun) :]
-    if rest and not rest.startswith("\n\n"):
-        return None
-    return rest.removeprefix("\n\n")
+def _is_joined(copies: list[Payload], words: Payload) -> bool:
+    """Whether one of these two wordings of a user's message is the other with more joined to it."""
+    before, now = copies[0]["content"], words["content"]
+    if (
+        words["role"] != "user"
+        or not isinstance(before, str)
+        or not isinstance(now, str)
+    ):
+        return False
+    return now.startswith(f"{before}\n\n") or before.startswith(f"{now}\n\n")
 
 
 def _before(text: Any, after: Any) -> Any:
@@ -108,6 +109,7 @@ class _Known(NamedTuple):
 
     live: Live
     copies: list[Payload]
+    is_presented: bool = False
 
 
 class LiveList:
@@ -124,40 +126,17 @@ class LiveList:
         """This dict is what these messages, which are stored, have become."""
         self._known[id(live)] = _Known(live, stored)
 
-    def join(self, live: Live, stored: list[Payload]) -> None:
-        """What this dict was is now joined to these messages, which are stored."""
-        before = self._known[id(live)].copies if self.has(live) else []
-        self._known[id(live)] = _Known(live, [*before, *stored])
-
-    def join_vanished(self, said: list[Said]) -> None:
-        """Finds the user's dicts that have gone from the list because their words were joined to one
-        that is still there: presented with it once more, they are known as its parts.
-        """
-        there = {id(live) for live, _ in said}
-        vanished = [each for key, each in self._known.items() if key not in there]
-        for live, words in said:
-            if not vanished:
-                return
-            if words["role"] == "user" and self.has(live):
-                self._join_to(live, words, vanished)
-
-    def _join_to(self, live: Live, words: Payload, vanished: list[_Known]) -> None:
-        rest = _behind(words["content"], self._known[id(live)].copies)
-        for each in list(vanished):
-            if rest and each.live.get("role") == "user":
-                after = _behind(f"\n\n{rest}", each.copies, glue="\n\n")
-                if after is not None:
-                    self.join(live, each.copies)
-                    vanished.remove(each)
-                    rest = after
-
     def presented(self, said: list[Said]) -> list[Payload]:
         """The list to record. What is not in it is forgotten."""
         known: dict[int, _Known] = {}
         payloads: list[Payload] = []
         for live, words in said:
             entry = self._known.get(id(live)) or _Known(live, [words])
-            known[id(live)] = entry
+            # Joined to another since, or taken apart again: as a copy of its own it is known by its
+            # parts, while a known object would be one message that was reworded.
+            if entry.is_presented and _is_joined(entry.copies, words):
+                entry = _Known(live, [words.copy()])
+            known[id(live)] = entry._replace(is_presented=True)
             payloads += entry.copies
         self._known = known
         return payloads
