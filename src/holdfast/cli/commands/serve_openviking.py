@@ -1,5 +1,6 @@
 """`holdfast serve-openviking`: the session endpoints of OpenViking, from a Holdfast store."""
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 from holdfast.cli.codes import DONE
@@ -13,6 +14,8 @@ from holdfast.cli.parser import (
 )
 from holdfast.engine.address import shown
 
+PORT_MAX = 65_535
+
 
 def options(parser: Parser) -> None:
     parser.usage = f"{parser.prog} [STORE] [options]"
@@ -24,7 +27,7 @@ def options(parser: Parser) -> None:
         "--host", "ADDRESS", "where to listen (default: 127.0.0.1)", default="127.0.0.1"
     )
     port = "the port; 0 takes a free one (default: 1933)"
-    parser.add_value("--port", "PORT", port, default=1933, type=whole_number)
+    parser.add_value("--port", "PORT", port, default=1933, type=_port)
     tokens = (
         "a file of API keys with their users; without it, a key is made and printed"
     )
@@ -32,6 +35,13 @@ def options(parser: Parser) -> None:
     extract = "what makes overviews of archives: an address, or a Python function as module:name"
     parser.add_value("--extract", "WHAT", extract)
     parser.add_json()
+
+
+def _port(text: str) -> int:
+    number = whole_number(text)
+    if number > PORT_MAX:
+        raise ArgumentTypeError(f"a port is {PORT_MAX} at most")
+    return number
 
 
 def run(options: Any, out: Output) -> int:

@@ -48,7 +48,9 @@ class Extraction:
     ) -> None:
         self._directory, self._extractor, self._world = directory, extractor, world
         self._changed = threading.Condition()
+        # A heap; what is in it and not in `_next_look` was overtaken by an earlier look.
         self._due: list[tuple[float, SessionPlace]] = []
+        self._next_look: dict[SessionPlace, float] = {}
         self._running: set[SessionPlace] = set()
         self._again: set[SessionPlace] = set()
         self._failures: dict[SessionPlace, Failure] = {}
@@ -104,7 +106,13 @@ class Extraction:
             return place in self._running
 
     def _schedule(self, place: SessionPlace, wait_s: float) -> None:
-        heapq.heappush(self._due, (self._world.tick() + wait_s, place))
+        due = self._world.tick() + wait_s
+        # One turn to come for each session: a hundred commits during an outage are not a hundred
+        # calls when it is over.
+        if place in self._next_look and self._next_look[place] <= due:
+            return
+        self._next_look[place] = due
+        heapq.heappush(self._due, (due, place))
         self._changed.notify()
 
     def _work(self) -> None:
@@ -133,7 +141,10 @@ class Extraction:
                 elif self._due[0][0] > now:
                     self._changed.wait(self._due[0][0] - now)
                 else:
-                    _, place = heapq.heappop(self._due)
+                    due, place = heapq.heappop(self._due)
+                    if self._next_look.get(place) != due:
+                        continue
+                    del self._next_look[place]
                     # One at a time in a session: an overview builds on the one before.
                     if place in self._running:
                         self._again.add(place)

@@ -21,6 +21,8 @@ from holdfast.runtime.open_store import OpenStore, open_at
 
 HOST, PORT = "127.0.0.1", 1933
 """Where OpenViking's own server listens, and its clients look, unless told otherwise."""
+GRACE_S = 5
+"""For so long, requests that are under way when the process is told to end may go on."""
 TOKEN_BYTES = 24
 TOKEN_MIN = 16
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}")
@@ -73,7 +75,11 @@ def _run(
     service = Service(directory, extraction, store.world)
     # Nothing below a warning, and no line for a request: addresses name sessions.
     config = uvicorn.Config(
-        app(service, tokens), log_level="warning", access_log=False, lifespan="off"
+        app(service, tokens),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE_S,
     )
     ready()
     try:
@@ -91,9 +97,11 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
         # Before anybody is told of it: whoever hears of the address can connect.
         listener.listen(128)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        given = f"{host} and {port} ({error.strerror})"
+        takes = "an address and a port that can be listened on"
+        raise BadArgument(parameter="host", takes=takes, given=given) from None
     return listener
 
 
@@ -120,7 +128,7 @@ def tokens_in(path: str) -> Tokens:
         takes = "a file that only its owner can read (chmod 600)"
         raise BadArgument(parameter="token-file", takes=takes, given=path)
     found: dict[str, Requester] = {}
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.split()
             if not words or words[0].startswith("#"):

@@ -4,6 +4,7 @@ Each user of each account is a tenant of the store (I-19): what belongs to anoth
 name is the key of a session; one that was deleted and made again is another session.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -11,12 +12,14 @@ from typing import NamedTuple
 
 from holdfast.adapters.openviking.server.sessions.session_handle import SessionHandle
 from holdfast.engine.protocol import SessionState
+from holdfast.errors import StoreUnavailable
 from holdfast.runtime.changes.erase import erase
 from holdfast.runtime.changes.open_session import open_session
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import run
 
+_log = logging.getLogger("holdfast.openviking")
 PREFIX = "openviking:"
 HANDLES_MAX = 512
 PAGE = 200
@@ -71,10 +74,19 @@ class Directory:
 
     def delete(self, handle: SessionHandle) -> None:
         """Takes all words of a session out of the store."""
+        id = handle.log.id
         store = self._store.for_tenant(handle.log.tenant)
-        run(erase(store, handle.log.id, preview=False))
+        try:
+            run(erase(store, id, preview=False))
+        except StoreUnavailable as error:
+            state = store.engine.state(id)
+            if state is None or not state.erased:
+                raise
+            # It is gone, and a reader elsewhere keeps its old pages in the file for now. The next
+            # erasure clears them; the client can't do anything about it.
+            _log.warning("a deleted session: %s", error.code)
         with self._lock:
-            self._handles.pop(handle.log.id, None)
+            self._handles.pop(id, None)
 
     def names(self, requester: Requester) -> Iterator[tuple[str, int]]:
         """The names of this user's sessions and when each was last used, the latest first."""

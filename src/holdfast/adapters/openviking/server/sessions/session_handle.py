@@ -63,19 +63,22 @@ class SessionHandle:
     def served(self) -> ServedSession:
         """What is shown, up to date. Held under `lock` by whoever looks at more than one thing."""
         with self.lock:
-            if not self._is_begun:
-                self._begin()
-            while page := self.log.page(self._served.head):
-                self._served.add(page)
-                # An engine ends a page early when its payloads are large.
-                size = sum(len(entry.body) for entry in page)
-                if len(page) < PAGE and size < PAGE_BYTES_MAX:
-                    break
-            return self._served
+            # An entry that can't be read takes away nothing but itself (I-25).
+            return self.log.reading(self._up_to_date)
 
-    def _begin(self) -> None:
+    def _up_to_date(self) -> ServedSession:
+        if not self._is_begun:
+            self._served = begun(self.log, self.uri)
+        # If reading fails on the way, it is begun anew.
+        self._is_begun = False
+        while page := self.log.page(self._served.head):
+            self._served.add(page)
+            # An engine ends a page early when its payloads are large.
+            size = sum(len(entry.body) for entry in page)
+            if len(page) < PAGE and size < PAGE_BYTES_MAX:
+                break
         self._is_begun = True
-        self._served = begun(self.log, self.uri)
+        return self._served
 
     def has_unfinished(self) -> bool:
         """Whether an archive waits for its extraction; found without reading what was said."""
