@@ -88,7 +88,10 @@ class Served:
                 pipe.close()
 
     def __enter__(self) -> "Served":
-        return self.start()
+        # It may be running: a test starts it again after a kill.
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+        return self
 
     def __exit__(self, *error: object) -> None:
         if self.process is not None and self.process.poll() is None:
