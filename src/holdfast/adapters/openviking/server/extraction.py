@@ -126,6 +126,7 @@ class Extraction:
                 wait_s = RETRY_MOST_S
             with self._changed:
                 self._running.discard(place)
+                # Somebody asked while it was being looked at, and may have meant what came after.
                 if place in self._again:
                     self._again.discard(place)
                     wait_s = 0.0
@@ -167,7 +168,9 @@ class Extraction:
             try:
                 said = said_by(self._extractor(asked))
             except Exception as error:
+                # Any: it may be a caller's own function.
                 return self._failed(place, archive.number, error)
+            # Nothing to do if it was finished meanwhile: another server has called, too.
             handle.finish(archive, said)
             with self._changed:
                 self._failures.pop(place, None)

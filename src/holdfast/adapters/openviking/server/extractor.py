@@ -30,6 +30,7 @@ def extractor_at(given: str) -> Extractor:
     if given.startswith(("http://", "https://")):
         return HttpExtractor(given)
     module, _, name = given.partition(":")
+    # Now and not when the first archive is there: whoever misspelt it is still looking.
     try:
         found = getattr(import_module(module), name) if module and name else None
     except (ImportError, AttributeError) as error:
@@ -60,9 +61,11 @@ class HttpExtractor:
             # Its number alone: an answer may quote what it was sent, and errors are logged.
             raise ExtractionFailed(f"the extractor answered {error.code}") from None
         except OSError as error:
+            # Refused, timed out, cut off: each is one try, and the next may go through.
             raise ExtractionFailed(
                 f"the extractor can't be reached ({type(error).__name__})"
             ) from None
+        # One byte more than is allowed was read: so much of it would be too much.
         if len(raw) > ANSWER_MAX:
             raise ExtractionFailed("the extractor's answer is too large")
         try:
@@ -87,6 +90,7 @@ def said_by(answer: Any) -> Json:
         if not isinstance(text, str):
             raise ExtractionFailed(f"the extractor's `{name}` is not a text")
         said[name] = text
+    # Counts alone: what was extracted is the extractor's to keep.
     said["memories"] = _counts(answer.get("memories_extracted") or {})
     return said
 

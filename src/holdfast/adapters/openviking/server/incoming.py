@@ -1,6 +1,6 @@
 """What clients send, read into what is stored: messages, commits, settings; pure.
 
-A message with `source_message_ids` has an requester of its sender's: together with its `turn_id` and
+A message with `source_message_ids` has an identity of its sender's: together with its `turn_id` and
 its words it is added once, however often it is sent. One without is a new message each time, for
 two equal texts are two messages (I-2).
 """
@@ -55,8 +55,10 @@ class CommitRequest(msgspec.Struct, frozen=True):
 def session_name(given: Any) -> str:
     """The name of a session, as a client may choose it."""
     name = a_text(given, ("body", "session_id"))
+    # Here they would do no harm; there they name another folder, and some client may rely on that.
     if name in (".", ".."):
         raise RequestProblem("PERMISSION_DENIED", "This name is not allowed.")
+    # What stands after a slash is part of an endpoint's path, so no client could ask for it.
     if "/" in name or not name.isprintable() or len(name) > NAME_MAX:
         takes = f"A name has up to {NAME_MAX} letters, and no slash among them"
         raise wrong(("body", "session_id"), takes, "value_error")
@@ -91,12 +93,14 @@ def message_in(body: Any, *, now: str, where: Where = ("body",)) -> list[NewMess
     created_at = a_text_or_none(given, "created_at", where) or now
     parts = _parts(given, where)
     if role == "user" and parts and all(part["type"] == "tool" for part in parts):
+        # Nobody asked anything: such a message only brings results back.
         about["message_kind"] = "tool_transport"
         split = [[part] for part in parts]
     else:
         split = [parts]
     found = []
     for number, each in enumerate(split):
+        # Its number is part of its identity: the same tool may be there twice.
         payload = {"role": role, "parts": each, "created_at": created_at, **about}
         found.append(NewMessage(payload, _event(payload, number)))
     return found
@@ -177,7 +181,7 @@ def _others(part: Json, known: tuple[str, ...]) -> Json:
 
 
 def _event(payload: Json, number: int) -> str | None:
-    """The requester of a message that its sender has given one."""
+    """The identity of a message that its sender has given one."""
     sources = payload.get("source_message_ids")
     if not sources:
         return None
@@ -198,23 +202,23 @@ def commit_in(body: Any) -> CommitRequest:
             return default
         return a_count(value, ("body", name), least=least, most=most)
 
-    memory = given.get("enable_working_memory")
-    reset = given.get("reset_context")
-    metadata = given.get("extraction_metadata")
+    def switch(name: str) -> bool | None:
+        value = given.get(name)
+        if value is None:
+            return None
+        return a_bool(value, ("body", name))
+
+    place = ("body", "retention_mode")
+    mode = one_of(given.get("retention_mode"), ["turn_budget"], place)
+    metadata = given.get("extraction_metadata") or {}
+    an_object(metadata, ("body", "extraction_metadata"), ("event",))
     return CommitRequest(
         keep=number("keep_recent_count", 0, most=KEEP_MAX),
-        mode=one_of(
-            given.get("retention_mode"), ["turn_budget"], ("body", "retention_mode")
-        )
-        or "",
+        mode=mode or "",
         keep_turns=number("keep_recent_turn_count", 0, most=KEEP_MAX),
         token_budget=number("retained_message_token_budget", 0),
         tail_min=number("min_raw_tail_steps", 1, least=1),
-        working_memory=None
-        if memory is None
-        else a_bool(memory, ("body", "enable_working_memory")),
-        reset=reset is not None and a_bool(reset, ("body", "reset_context")),
-        metadata={}
-        if metadata is None
-        else an_object(metadata, ("body", "extraction_metadata"), ("event",)),
+        working_memory=switch("enable_working_memory"),
+        reset=switch("reset_context") or False,
+        metadata=metadata,
     )

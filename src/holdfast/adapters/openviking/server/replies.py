@@ -66,6 +66,7 @@ def details(requester: Requester, name: str, handle: SessionHandle) -> Json:
         "commit_count": served.commits,
         "memories_extracted": {**served.memories, "total": total},
         "last_commit_at": moment(last.at) if last is not None else "",
+        # Extractors keep their own accounts.
         "llm_token_usage": NO_TOKENS,
         "embedding_token_usage": {"total_tokens": 0},
         "pending_tokens": served.new_tokens,
@@ -92,6 +93,7 @@ def context(served: ServedSession, budget: int, failed: int) -> Json:
     """
     shown: list[ServedMessage] = []
     tokens = 0
+    # From the end: what was said last is what the next answer is about.
     for message in reversed(served.messages):
         if tokens + message.tokens > budget:
             break
@@ -100,6 +102,7 @@ def context(served: ServedSession, budget: int, failed: int) -> Json:
     shown.reverse()
     overview = served.overview
     size = tokens_of(len(overview))
+    # All of it or nothing: a summary that is cut says something else.
     if tokens + size > budget:
         overview, size = "", 0
     return {

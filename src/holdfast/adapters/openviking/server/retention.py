@@ -13,6 +13,7 @@ def kept(live: Sequence[ServedMessage], request: CommitRequest) -> int:
     if request.mode != "turn_budget":
         return request.keep
     start = _start_of_turns(live, request.keep_turns)
+    # No budget, no limit.
     if not request.token_budget:
         return len(live) - start
     tokens = 0

@@ -47,6 +47,7 @@ def serve(
         takes = "a loopback address, unless there is a file of tokens"
         raise BadArgument(parameter="host", takes=takes, given=host)
     store = open_at(where, tenant=tenant)
+    # Closed however this ends: others may be waiting for its locks.
     try:
         made = None
         if tokens is None:
@@ -81,6 +82,7 @@ def _run(
         lifespan="off",
         timeout_graceful_shutdown=GRACE_S,
     )
+    # The socket listens already: whoever is told now is answered, if a moment later.
     ready()
     try:
         uvicorn.Server(config).run(sockets=[listener])
@@ -124,6 +126,7 @@ def tokens_in(path: str) -> Tokens:
     """The tokens in a file, one to a line, each with the account and the user that it is for; a
     token alone is for the default user. Lines that begin with # are left out.
     """
+    # A key that others can read is no secret, whoever made the file so.
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
         takes = "a file that only its owner can read (chmod 600)"
         raise BadArgument(parameter="token-file", takes=takes, given=path)
@@ -134,6 +137,7 @@ def tokens_in(path: str) -> Tokens:
             if not words or words[0].startswith("#"):
                 continue
             token, *owner = words
+            # Twice the same key would be two people's.
             if len(token) < TOKEN_MIN or len(owner) not in (0, 2) or token in found:
                 raise _bad_line(path, number)
             if not all(_NAME.fullmatch(name) for name in owner):

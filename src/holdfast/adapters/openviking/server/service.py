@@ -81,6 +81,8 @@ class Service:
                 "ALREADY_EXISTS", f"Resource already exists: {words}", details
             )
         handle = self._directory.make(requester, name)
+        # After it is made: if the process dies in between, a client that tries again is told that it
+        # is there, and can set it up.
         handle.set_up(set_to)
         return replies.created(requester, name, handle)
 
@@ -160,6 +162,7 @@ class Service:
         self, requester: Requester, name: str, messages: list[NewMessage]
     ) -> ServedSession:
         handle = self._directory.make(requester, name)
+        # Whoever has grown it past a threshold commits it, not who comes next.
         with handle.lock:
             served = handle.append(messages)
             since = None
@@ -255,6 +258,7 @@ class Service:
         kind = asked.query.get("task_type", "session_commit")
         status = asked.query.get("status")
         found: list[Json] = []
+        # Only commits are tasks here.
         if kind != "session_commit":
             return found
         for task in self._tasks(requester, asked.query.get("resource_id")):
@@ -328,6 +332,7 @@ class Service:
             raise RequestProblem("INVALID_ARGUMENT", words, details)
         name, handle = self._session(requester, asked)
         message, output, whole = self._output(handle, asked)
+        # OpenViking's word for all of it.
         end = len(whole) if limit == -1 else offset + limit
         told = {
             "tool_result_id": output.name,

@@ -46,6 +46,7 @@ def changed(settings: Json, body: Any) -> Json:
     settings = dict(settings)
     if "auto_commit_policy" in given:
         policy = given["auto_commit_policy"]
+        # There and nothing says off; not there says as it was.
         if policy is None:
             settings.pop("auto_commit_policy", None)
         else:
@@ -81,6 +82,7 @@ def commits_by_itself(
     policy = settings.get("auto_commit_policy")
     if not policy:
         return False
+    # Before the first commit there is nothing to be too close to.
     if since_commit_s is not None:
         if since_commit_s < policy["min_commit_interval_seconds"]:
             return False
@@ -99,6 +101,7 @@ def _policy(given: Any, standing: Json) -> Json:
                 words = "Value error, auto_commit_policy fields must be integers"
                 raise wrong(where, words, "value_error")
             value = a_count(policy[name], (*where, name), least=None)
+        # Out of bounds is brought back into them, as OpenViking does.
         effective[name] = min(max(value, 0), most)
     return effective
 

@@ -83,6 +83,7 @@ def archive_name(number: int) -> str:
 def number_of(name: str) -> int | None:
     """The number of the archive with this name; None when no archive is called so."""
     digits = name.removeprefix("archive_")
+    # `int` takes more than digits, and a number of a thousand digits, too.
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         return None
     number = int(digits)

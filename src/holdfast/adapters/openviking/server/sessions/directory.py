@@ -45,6 +45,7 @@ class Directory:
     def find(self, requester: Requester, name: str) -> SessionHandle | None:
         """The session of this name; None when there is none, or it was deleted."""
         store = self._store_of(requester)
+        # Asked each time: another process may have deleted it, or made it anew.
         state = store.engine.current(store.tenant, PREFIX + name)
         if state is None or state.ended:
             return None
@@ -56,6 +57,7 @@ class Directory:
         """The session of this id with its name, if it is this user's."""
         store = self._store_of(requester)
         state = store.engine.state(id)
+        # An id is not a credential (I-19).
         if state is None or state.tenant != store.tenant or state.ended:
             return None
         name = _name_of(state)
@@ -134,6 +136,8 @@ class Directory:
                 handle = SessionHandle(log, uri_of(requester, name))
                 self._handles[log.id] = handle
             self._handles.move_to_end(log.id)
+            # One that is in use and pushed out goes on by itself: what it writes is guarded in the
+            # store.
             if len(self._handles) > HANDLES_MAX:
                 self._handles.popitem(last=False)
             return handle

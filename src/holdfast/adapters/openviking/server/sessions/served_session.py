@@ -141,6 +141,7 @@ class ServedSession:
         if labels.get("visible_to_model") is False:
             shown = [each for each in self.messages if each.id != note.message]
             self.messages = shown
+        # Its messages stay where they are: what moves is where the live ones begin.
         if ARCHIVED in labels:
             archive = msgspec.convert(labels[ARCHIVED], SessionArchive)
             self.last = archive
@@ -156,6 +157,7 @@ class ServedSession:
             number = done.archive.number
             self.unfinished.pop(number, None)
             self.extracted, self.extracted_at = number, entry.seq
+            # The standing has them added up already.
             if STANDING not in labels:
                 self.memories = added(self.memories, done.memories)
         self._part()
@@ -171,6 +173,7 @@ class ServedSession:
         self.settings_message = standing.settings_message
 
     def _compact(self, note: Compacted) -> None:
+        # Its ranges say what is still shown; all else is covered by the summary.
         kept = []
         for message in self.messages:
             if any(first <= message.seq <= last for first, last in note.ranges):

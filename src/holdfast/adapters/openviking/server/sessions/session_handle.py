@@ -90,6 +90,7 @@ class SessionHandle:
         """Adds these messages in one commit, all or none, but for those that came before."""
         with self.lock:
             while True:
+                # Refused means that one of them has come in by another server: looked up anew.
                 writes = self._writes(messages)
                 if not writes or self._commit(*writes) is not None:
                     return self.served()
@@ -239,6 +240,7 @@ class SessionHandle:
             unfinished=tuple(unfinished),
             memories=added(served.memories, done.memories),
         )
+        # A summary must say something; the client is told nothing where nothing was said.
         text = done.overview.strip() or _words_for(archive)
         labels = {EXTRACTED: done, STANDING: standing}
         return self._compaction(served, archive, HEADING + text, labels)
@@ -246,6 +248,7 @@ class SessionHandle:
     def _extracted(
         self, served: ServedSession, archive: SessionArchive, said: Json
     ) -> Extracted:
+        # Archives are finished in order, so the last one before it is one less.
         number = served.extracted + 1
         further = 0
         if further_back(number):
@@ -270,6 +273,7 @@ class SessionHandle:
         covered = []
         with self.log.lock:
             for seen in log.visible:
+                # The summary before it has a later place than what was kept then.
                 if seen.note.origin == "summary" or seen.seq <= archive.last:
                     covered.append(seen.id)
             note, head = covering(log, covered), log.head
@@ -340,6 +344,7 @@ class SessionHandle:
         outcome: Outcome = run(wait_for(self.log.engine.submit(writes)))
         if not isinstance(outcome, Refused):
             return outcome
+        # Not a reason to decide anew: the session was deleted.
         if outcome.why == "ended":
             raise SessionEnded(
                 session_id=self.log.id, reason="deleted", current_id=None

@@ -57,6 +57,7 @@ def long_outputs(payload: Json, seq: int) -> list[ToolOutput]:
         output = output_at(payload, index)
         if output is not None:
             part = payload["parts"][index]
+            # Half of a surrogate pair can be stored, and must not keep a session from being read.
             digest = hashlib.sha256(output.encode("utf-8", "surrogatepass"))
             found.append(
                 ToolOutput(
@@ -77,6 +78,7 @@ def shortened(payload: Json, outputs: list[ToolOutput], uri: str) -> Json:
         return payload
     parts = list(payload["parts"])
     for output in outputs:
+        # A copy: what is stored is what the whole output is read from.
         part = dict(parts[output.index])
         whole = part["tool_output"]
         ref = f"{uri}/tool-results/{output.name}"
