@@ -62,14 +62,13 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `last` is the last commit; `unfinished` are those whose extraction is yet to be done. `extracted`
     and `extracted_at` are the number of the last archive whose extraction is done, and the seq of
-    the label that says so. `overview` stands for all that is not shown.
+    the label that says so.
     """
 
     last: SessionArchive
     unfinished: tuple[SessionArchive, ...] = ()
     extracted: int = 0
     extracted_at: int = 0
-    overview: str = ""
     memories: dict[str, int] = {}
     settings: Json = {}
     settings_message: str = ""

@@ -90,14 +90,13 @@ class ServedSession:
     def commits(self) -> int:
         return self.last.number if self.last is not None else 0
 
-    def standing(self, last: SessionArchive, *, overview: str) -> Standing:
+    def standing(self, last: SessionArchive) -> Standing:
         """Where it stands, to be written with a compaction."""
         return Standing(
             last=last,
             unfinished=tuple(self.unfinished.values()),
             extracted=self.extracted,
             extracted_at=self.extracted_at,
-            overview=overview,
             memories=self.memories,
             settings=self.settings,
             settings_message=self.settings_message,
@@ -157,8 +156,10 @@ class ServedSession:
             number = done.archive.number
             self.unfinished.pop(number, None)
             self.extracted, self.extracted_at = number, entry.seq
-            # The standing has them added up already.
-            if STANDING not in labels:
+            if STANDING in labels:
+                self.overview = done.overview
+            else:
+                # The context was reset before it was done. (A standing has them added up.)
                 self.memories = added(self.memories, done.memories)
         self._part()
 
@@ -167,7 +168,8 @@ class ServedSession:
         self.unfinished = {each.number: each for each in standing.unfinished}
         self.extracted = standing.extracted
         self.extracted_at = standing.extracted_at
-        self.overview = standing.overview
+        # What stands for all that is not shown; after a reset, nothing does.
+        self.overview = ""
         self.memories = standing.memories
         self.settings = standing.settings
         self.settings_message = standing.settings_message

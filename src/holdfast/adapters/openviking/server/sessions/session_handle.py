@@ -198,7 +198,7 @@ class SessionHandle:
         """The commit whose messages leave the context in the same transaction."""
         labels: dict[str, Any] = {ARCHIVED: archive}
         unfinished = {**served.unfinished, archive.number: archive}
-        standing = served.standing(archive, overview="")
+        standing = served.standing(archive)
         if is_finished:
             del unfinished[archive.number]
             labels[EXTRACTED] = self._extracted(served, archive, {})
@@ -231,7 +231,7 @@ class SessionHandle:
     def _summary(self, served: ServedSession, done: Extracted) -> Write:
         archive = done.archive
         assert served.last is not None
-        standing = served.standing(served.last, overview=done.overview)
+        standing = served.standing(served.last)
         unfinished = [
             each for each in standing.unfinished if each.number != archive.number
         ]
