@@ -237,4 +237,6 @@ class Agent:
 
 
 if __name__ == "__main__":
+    # Ended by the signal itself, as agents are that are not written in Python.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     Agent(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "queue").serve()

@@ -106,13 +106,17 @@ class Known:
             if self._asked[place] == words:
                 self._next = place + 1
                 return True
-        # One prompt of several blocks may come back as several messages. It is the last one that
-        # was met, or the next.
+        # One prompt of several blocks may come back as several messages: each is a part of the last
+        # one that was met, or of the next.
         for place in (self._next - 1, self._next):
-            if 0 <= place < len(self._asked) and words in self._asked[place]:
+            if 0 <= place < len(self._asked) and _is_part(words, self._asked[place]):
                 self._next = place + 1
                 return True
         return False
+
+
+def _is_part(words: str, of: str) -> bool:
+    return words in of and words != of
 
 
 def _words(update: Block) -> str:

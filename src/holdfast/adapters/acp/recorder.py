@@ -125,7 +125,7 @@ class Recorder:
         except Exception as error:
             return self._failed(sender, lines, verdict.before[0].session, error)
         forward = _raw(lines) if verdict.is_shown else b""
-        return PassedOn(forward, b"", verdict.to_agent, verdict.after)
+        return PassedOn(forward, verdict.to_client, verdict.to_agent, verdict.after)
 
     def _do(self, step: WireStep, lines: list[Line]) -> None:
         if isinstance(step, LoadBegan):

@@ -89,8 +89,12 @@ class Recording:
             return PASSED
         talk = self.talk(line.session)
         if sender == "client":
+            if talk.given_up and line.method == "session/prompt":
+                words = "The agent is still stopping a turn that could not be stored."
+                told = self.refuse(line, words, "session_busy")
+                return LineVerdict(is_shown=False, to_client=told)
             self._from_client(line, talk, todo)
-        elif talk.is_given_up:
+        elif talk.given_up:
             return self._unheard(line)
         else:
             self._from_agent(line, talk, todo)
@@ -133,9 +137,9 @@ class Recording:
         if asked.method == "initialize":
             self._meet(line)
         elif asked.method == "session/prompt" and talk is not None:
-            if talk.is_given_up:
+            if line.id in talk.given_up:
                 # The client has its answer: that this could not be stored.
-                talk.is_given_up = False
+                talk.given_up.remove(line.id)
                 return HIDDEN
             talk.answered(line, todo)
         elif asked.method in _OPENING:
@@ -195,14 +199,13 @@ class Recording:
         answered with an error, and for the agent, which is told to stop.
         """
         talk = self.talk(session)
-        if talk.is_given_up or not talk.prompts:
+        if talk.given_up or not talk.prompts:
             return b"", b""
         to_client = b""
         for id, _ in talk.prompts.values():
             to_client += error_line(id, words, code)
-        # One more answer is to come for each but the first, whose turn is stopped.
+        talk.given_up.update(talk.prompts)
         talk.cut(words)
-        talk.is_given_up = True
         return to_client, notice_line("session/cancel", {"sessionId": session})
 
     def refuse(self, line: Line, words: str, code: str) -> bytes:

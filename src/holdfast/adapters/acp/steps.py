@@ -127,4 +127,6 @@ class LineVerdict(msgspec.Struct, frozen=True):
     after: Steps = ()
     is_shown: bool = True
     to_agent: bytes = b""
-    """What the agent is told in the place of whoever would have told it."""
+    """What the agent is told in the client's place."""
+    to_client: bytes = b""
+    """What the client is told in the agent's place."""

@@ -12,7 +12,7 @@ from holdfast import Message, PushStream, Session, Store, Turn
 from holdfast.adapters.acp import steps
 from holdfast.adapters.acp.known import Known, StoredPiece, wire_of
 from holdfast.adapters.acp.talk import prompt_slot
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import HoldfastError, NotFound, SessionEnded
 from holdfast.formats.acp.messages import NAME, outcome_payload, record_payload
 
 OUT_OF_PLACE = {"visible_to_model": False, "acp.replayed": True}
@@ -95,6 +95,8 @@ class SessionStorage:
         if kept is None or kept.turn is None:
             return
         kept.leave()
+        # They stay in the inbox, and the next turn takes them along.
+        kept.waiting.clear()
         with contextlib.suppress(HoldfastError):
             kept.exit.__exit__(type(error), error, None)
 
@@ -119,8 +121,13 @@ class SessionStorage:
 
     def _began(self, step: steps.PromptBegan) -> None:
         kept = self._kept_session(step.session)
-        # Another program that is in this session has to be told to the client, not waited for.
-        turn = kept.session.turn(step.payload, format=NAME, on_busy="refuse")
+        try:
+            turn = _start(kept.session, step.payload)
+        except SessionEnded:
+            # Its key was reset since: it goes on in the session that is current now.
+            del self._sessions[step.session]
+            kept = self._kept_session(step.session)
+            turn = _start(kept.session, step.payload)
         kept.enter(turn)
         self._find_prompt(kept, step.prompt)
 
@@ -225,6 +232,11 @@ class SessionStorage:
         message = _last_of(kept.session)
         if message is not None:
             kept.ids[prompt_slot(prompt)] = kept.last = message
+
+
+def _start(session: Session, payload: Any) -> Turn:
+    # Another program that is in this session has to be told to the client, not waited for.
+    return session.turn(payload, format=NAME, on_busy="refuse")
 
 
 def _last_of(session: Session) -> str | None:

@@ -36,9 +36,11 @@ class Talk:
         """Prompts without an answer, in order: id as it is on the wire, and words."""
         self.growing = Growing(session)
         self.known: Known | None = None
-        self.is_given_up = False
-        """Whether what comes is passed on to nobody, until the agent has stopped."""
         self._calls = ReplayedCalls()
+        self.given_up: set[str] = set()
+        """Prompts that were answered in the agent's place. Until the agent has answered them too,
+        what it says is passed on to nobody.
+        """
         self._load: str | None = None
         self._added = False
 
