@@ -11,6 +11,7 @@ Faults are taken by the next request that writes (`POST`), one each:
     error    not done, 500
     failed   done, 500
     busy     not done, 503
+    hiccup   not done, 400: it has read one of its own files while that was being written
     slow     answered by nobody for `slow_s`, done then
     twice    done, and answered twice on one connection
     torn     done, and half of the answer sent
@@ -27,6 +28,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
+NOT_DONE = {
+    "error": (500, "INTERNAL"),
+    "busy": (503, "UNAVAILABLE"),
+    "hiccup": (400, "INVALID_ARGUMENT"),
+}
 OK_STATES = ("completed", "failed")
 
 
@@ -38,6 +44,7 @@ class VikingServer:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.faults: deque[str] = deque()
         self.requests: list[tuple[str, str]] = []
+        self.blinks = 0
         self.slow_s = 1.0
         self.task_end = "completed"
         self.on_write: Any = None
@@ -51,7 +58,7 @@ class VikingServer:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
-    # What a test says.
+    # What a test says. `blinks`: to so many reads the session looks empty.
 
     def next(self, *faults: str) -> None:
         self.faults.extend(faults)
@@ -118,6 +125,10 @@ class VikingServer:
                 return _no("NOT_FOUND", f"Session {id} not found")
             if method == "POST" and rest == ["commit"]:
                 return self._commit(id, body)
+            if self.blinks and method == "GET":
+                # A file that is being written looks empty to a reader.
+                self.blinks -= 1
+                return 200, {"message_count": 0, "commit_count": 0, "messages": []}
             if rest == ["context"]:
                 return 200, self._context(id)
             if rest[:1] == ["archives"]:
@@ -257,9 +268,9 @@ def _handler(server: VikingServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(server.slow_s)
             if fault == "die":
                 return self._close()
-            if fault in ("error", "busy"):
-                status = 500 if fault == "error" else 503
-                return self._say(status, {"code": "INTERNAL", "message": "no"})
+            if fault in NOT_DONE:
+                status, code = NOT_DONE[fault]
+                return self._say(status, {"code": code, "message": "Expecting value"})
             status, result = server.answer(self.command, self.path, body)
             if body is not None and server.on_write is not None:
                 server.on_write(self.path, body)

@@ -64,18 +64,19 @@ def test_no_more_than_a_hundred_go_at_once(viking, client):
 
 
 @pytest.mark.parametrize(
-    "fault", ["drop", "die", "error", "failed", "busy", "twice", "torn", "slow"]
+    "fault", ["drop", "die", "error", "failed", "busy", "hiccup", "twice", "torn", "slow"]
 )
 def test_a_message_arrives_once_whatever_becomes_of_its_answer(viking, client, fault):
     add(client, "m0")
     assert client.flush()
-    viking.next(fault)
+    viking.next(fault, *[fault] * (fault == "hiccup"))  # the whole batch, then half of it
     viking.slow_s = 0.05
     add(client, "m1", "m2")
     assert client.flush()
     add(client, "m3")
     assert client.flush()
     assert viking.live(KEY) == numbers(0, 4)
+    assert client.report(KEY).refused == []
 
 
 @pytest.mark.slow
@@ -144,6 +145,19 @@ def test_a_session_that_is_gone_is_filled_again_with_its_commits(viking, client)
     assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3", "m4"]
 
 
+@pytest.mark.parametrize("blinks", [1, 4, 5, 8])
+def test_a_session_that_looks_empty_for_a_moment_is_not_filled_again(viking, client, blinks):
+    add(client, *numbers(0, 5))
+    assert client.flush()
+    client._workers.visit_all()
+    viking.kill()
+    viking.start()
+    viking.blinks = blinks
+    add(client, "m5")
+    assert client.flush()
+    assert viking.live(KEY) == numbers(0, 6) and client.report(KEY).lost == []
+
+
 def test_a_wipe_without_a_restart_is_noticed_by_the_count(viking, client):
     add(client, *numbers(0, 3))
     assert client.flush()
@@ -193,7 +207,9 @@ def test_a_server_that_wants_a_key_gets_nothing_and_loses_nothing(viking, client
 # Commits.
 
 
-@pytest.mark.parametrize("fault", ["", "drop", "die", "error", "failed", "busy", "twice", "torn"])
+@pytest.mark.parametrize(
+    "fault", ["", "drop", "die", "error", "failed", "busy", "hiccup", "twice", "torn"]
+)
 def test_a_commit_happens_once_and_in_its_place(viking, client, fault):
     add(client, *numbers(0, 3))
     assert client.flush()
@@ -455,10 +471,18 @@ def test_an_async_store_is_taken_too(viking, tmp_path):
     assert viking.live(KEY) == ["m0"]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request, tmp_path):
+    """The address of a store of either kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "a.db")
+    return request.getfixturevalue("databases")(schema=True)
+
+
 @pytest.mark.slow
-def test_two_clients_of_one_session_send_each_message_once(viking, tmp_path):
+def test_two_clients_of_one_session_send_each_message_once(viking, where):
     def work(name):
-        with Client(viking.url, store=tmp_path / "a.db", grace_s=0.3) as client:
+        with Client(viking.url, store=where, grace_s=0.3) as client:
             for number in range(20):
                 client.add_message(KEY, "user", f"{name}{number}")
             assert client.flush(30)
@@ -468,6 +492,20 @@ def test_two_clients_of_one_session_send_each_message_once(viking, tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    with holdfast.open(tmp_path / "a.db") as store:
+    with holdfast.open(where) as store:
         stored = [message.text for message in store.session(KEY).transcript()]
     assert viking.live(KEY) == stored and len(stored) == 40
+
+
+@pytest.mark.slow
+def test_either_kind_of_store_keeps_what_was_sent_and_what_is_in_doubt(viking, where):
+    with Client(viking.url, store=where, background=False, grace_s=0.3) as first:
+        add(first, *numbers(0, 3))
+        commit = first.commit(KEY)
+        add(first, "m3")
+        viking.next("drop", "die")
+        first._workers.visit_all()
+    with Client(viking.url, store=where, grace_s=0.3) as second:
+        assert second.flush()
+        assert [each.id for each in second.report(KEY).commits] == [commit.id]
+    assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3"]

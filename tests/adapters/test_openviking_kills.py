@@ -62,20 +62,43 @@ def work(path, url, key):
         assert client.flush()
 
 work(sys.argv[1], sys.argv[2], "first")  # what is loaded when it is first used, is loaded now
-while line := hear():
-    key, count = line.split()
+def share(path, url, key, name):
+    with (
+        holdfast.open(path, durability="process") as store,
+        Client(url, store=store, grace_s=0.1) as client,
+    ):
+        for number in range(4):
+            client.add_message(key, "user", f"{name}{number}", event_id=f"{name}{number}")
+        assert client.flush()
+
+def forked(count, function, *given):
+    global left
     left = int(count)
     child = os.fork()
     if child == 0:
-        work(sys.argv[1], sys.argv[2], key)
+        function(sys.argv[1], sys.argv[2], *given)
         os._exit(0)
-    say("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return child
+
+while line := hear():
+    key, count, *names = line.split()
+    if names:  # two processes send one session, and one of them is killed
+        children = [forked(count, share, key, "a"), forked(0, share, key, "b")]
+    else:
+        children = [forked(count, work, key)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    say("ended", *codes)
 """
 
 
 def ran(other, key, kill_at):
     other.tell(f"{key} {kill_at}")
     return int(other.wait_for("ended"))
+
+
+def ran_together(other, key, kill_at):
+    other.tell(f"{key} {kill_at} together")
+    return other.wait_for("ended")
 
 
 @pytest.mark.slow
@@ -100,7 +123,32 @@ def test_a_client_that_is_killed_again_and_again_sends_all_once(tmp_path):
     assert kills > 5
 
 
-FAULTS = ["drop", "die", "error", "failed", "busy", "twice", "torn", "killed", "wiped", "gone"]
+@pytest.mark.slow
+def test_of_two_senders_of_one_session_one_is_killed(tmp_path):
+    with VikingServer() as viking, child(SCRIPT, tmp_path / "a.db", viking.url) as other:
+        for kill_at in (3, 9, 13, 17, 21, 25):
+            key = f"s{kill_at}"
+            assert ran_together(other, key, kill_at) in ("-9 0", "0 0")
+            assert ran_together(other, key, 0) == "0 0"
+            with holdfast.open(tmp_path / "a.db") as store:
+                stored = [message.text for message in store.session(key).transcript()]
+            assert viking.live(key) == stored
+            assert sorted(stored) == [f"{name}{number}" for name in "ab" for number in range(4)]
+
+
+FAULTS = [
+    "drop",
+    "die",
+    "error",
+    "failed",
+    "busy",
+    "hiccup",
+    "twice",
+    "torn",
+    "killed",
+    "wiped",
+    "gone",
+]
 
 
 @pytest.mark.slow

@@ -31,10 +31,10 @@ from holdfast.adapters.openviking.client.position import (
     compared,
     without_task,
 )
-from holdfast.adapters.openviking.client.visit import Visit
+from holdfast.adapters.openviking.client.visit import REFUSALS, Visit
 
 POLL_S = 1.0
-FAILURES_MAX = 5
+FAILURES_MAX = 10
 """After so many errors of the server's over one commit, it counts as failed: its messages are live
 there, and the next commit takes them.
 """
@@ -58,10 +58,9 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
     elif answer.ok or answer.missing:
         why = str(result.get("reason") or "there was nothing to commit")
         _end(visit, logged, "skipped", why)
-    elif answer.refused or answer.status == 412:
+    elif _is_hopeless(visit, logged, answer):
         _end(visit, logged, "failed", str(answer))
     else:
-        _count_failure(visit, logged, answer)
         raise NotNow(answer)
     return True
 
@@ -72,16 +71,17 @@ def _is_early(visit: Visit, wish: CommitRequested) -> bool:
     return bool(waiting) and waiting[0].seq <= wish.after
 
 
-def _failures(visit: Visit, logged: LoggedRecord) -> int:
-    """How often in a row the server has failed over this commit."""
-    id, failures = visit.memory.failures
-    return failures if id == logged.id else 0
-
-
-def _count_failure(visit: Visit, logged: LoggedRecord, answer: HttpAnswer) -> None:
-    # A server that is away has failed over nothing.
-    if answer.fate == "answered":
-        visit.memory.failures = (logged.id, _failures(visit, logged) + 1)
+def _is_hopeless(visit: Visit, logged: LoggedRecord, answer: HttpAnswer) -> bool:
+    """Whether a commit that was answered with an error is one time too many. A server that is away
+    or busy has failed over nothing.
+    """
+    if answer.refused or answer.status == 412:
+        return visit.count_failure(logged.id) >= REFUSALS
+    # After an error of its own it may have archived the messages all the same: that is looked for
+    # before the commit is given up.
+    if answer.status == 500:
+        visit.count_failure(logged.id)
+    return False
 
 
 def _accept(
@@ -150,10 +150,12 @@ def resolve_commit(visit: Visit) -> None:
     # It may be waiting for a lock there: a second one would archive what comes after the first.
     if not visit.is_doubt_over():
         raise NotNow("a commit whose outcome is unknown may still be done")
-    if _failures(visit, logged) >= FAILURES_MAX:
+    if visit.failures(logged.id) >= FAILURES_MAX:
         _end(visit, logged, "failed", "OpenViking fails over it")
         return
     after, lost = compared(visit.position, ours, seen)
+    if lost is not None:
+        visit.make_sure_of(lost)
     visit.position = replace(after, committing="", doubt_at=None)
     if lost is not None:
         visit.store(lost)

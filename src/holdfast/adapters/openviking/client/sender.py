@@ -31,7 +31,7 @@ from holdfast.adapters.openviking.client.position import (
     advanced,
     compared,
 )
-from holdfast.adapters.openviking.client.visit import Visit
+from holdfast.adapters.openviking.client.visit import REFUSALS, Visit
 
 PAGE = 4 * BATCH_MAX
 
@@ -140,8 +140,10 @@ def _narrow(visit: Visit, batch: OutgoingBatch, answer: HttpAnswer) -> None:
     if len(batch.bodies) > 1:
         visit.memory.width = len(batch.bodies) // 2
         return
-    _insist_on_session(visit)
     id = batch.bodies[0]["source_message_ids"][0]
+    if visit.count_failure(id) < REFUSALS:
+        raise NotNow(answer)
+    _insist_on_session(visit)
     visit.position = replace(visit.position, refused=(*visit.position.refused, id))
     visit.store(MessageRefused(id, answer.status, str(answer)))
 
@@ -181,6 +183,8 @@ def _look(visit: Visit) -> None:
     # Nothing is stored then: the next visit looks again.
     if position.doubt_at is not None and not has_arrived and not visit.is_doubt_over():
         raise NotNow("a request whose outcome is unknown may still arrive")
+    if lost is not None:
+        visit.make_sure_of(lost)
     visit.position = replace(after, doubt_at=None)
     if lost is not None:
         visit.store(lost)

@@ -17,7 +17,11 @@ from holdfast.adapters.openviking.client.http_connection import (
     HttpConnection,
 )
 from holdfast.adapters.openviking.client.outgoing import BATCH_MAX, outgoing
-from holdfast.adapters.openviking.client.position import DeliveryRecord, LogPlace
+from holdfast.adapters.openviking.client.position import (
+    DeliveryRecord,
+    LogPlace,
+    MessagesLost,
+)
 from holdfast.domain.ids import turn_id
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turns.recovery import settle_to_read
@@ -25,6 +29,10 @@ from holdfast.runtime.turns.recovery import settle_to_read
 IDLE_S = 2.0
 """A connection that was not used for so long is taken for a new one: the server may have closed
 it, and have been restarted.
+"""
+REFUSALS = 3
+"""So often in a row a message or a commit is refused before it counts as refused. OpenViking answers
+400, too, when it has read one of its own files in the middle of being written.
 """
 _NO_CONNECTION = (0, 0)
 
@@ -50,7 +58,7 @@ class VisitMemory:
         """How many messages go at once: fewer after a refusal, to find the one at fault."""
         self.doubt = RequestInDoubt()
         self.failures: tuple[str, int] = ("", 0)
-        """How often in a row the server has failed over a commit."""
+        """A message or a commit, and how often in a row it was answered with an error."""
 
 
 class Visit:
@@ -96,6 +104,23 @@ class Visit:
             self.position = replace(self.position, doubt_at=None, committing="")
             self.store()
         return answer
+
+    def failures(self, id: str) -> int:
+        """How often in a row this message or commit was answered with an error."""
+        known, failures = self.memory.failures
+        return failures if known == id else 0
+
+    def count_failure(self, id: str) -> int:
+        """Counts one more, and gives their number."""
+        self.memory.failures = (id, self.failures(id) + 1)
+        return self.failures(id)
+
+    def make_sure_of(self, lost: MessagesLost) -> None:
+        """Raises `NotNow` until a loss was seen several times in a row: a file that OpenViking is
+        just writing looks empty, and what is there must not be sent again.
+        """
+        if self.count_failure(f"{lost.messages} lost") < REFUSALS:
+            raise NotNow(f"{lost.messages} messages are missing there")
 
     def is_doubt_over(self) -> bool:
         """Whether the request in doubt can't arrive any more. One whose end nobody saw may still be
