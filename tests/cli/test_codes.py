@@ -251,3 +251,14 @@ def test_output_that_can_not_be_written_is_5_and_a_sentence(world):
         )
     assert done.returncode == 5
     assert done.stderr == "holdfast: No space left on device: the output.\n"
+
+
+def test_an_option_after_the_command_wins_over_one_before_it(tmp_path):
+    for name in ("before", "after"):
+        with holdfast.open(tmp_path / f"{name}.db", durability="process") as store:
+            store.session(name)
+    before, after = (str(tmp_path / f"{name}.db") for name in ("before", "after"))
+    done = command("--store", before, "sessions", "list", "--store", after, "--json")
+    assert [one["key"] for one in done.json["sessions"]] == ["after"]
+    done = command("--store", before, "sessions", "list", "--json")
+    assert [one["key"] for one in done.json["sessions"]] == ["before"]

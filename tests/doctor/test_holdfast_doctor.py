@@ -14,6 +14,7 @@ import pytest
 import holdfast
 from holdfast.doctor import detect, exam
 from holdfast.doctor.holdfast.rules import RULES
+from holdfast.importers.private_copy import PREFIX
 from holdfast.testing.oracle import judge
 
 MISSING = "is missing from the store"
@@ -161,7 +162,11 @@ def test_damage_is_named_and_healed(
 ) -> None:
     before = words(path)
     damage(path)
+    [(kind, where)] = detect.stores_at(str(path))
+    told = [str(one) for one in exam.examine(kind, where).findings]
     assert f"holdfast/{rule}" in rules(path)
+    # A private copy is examined, in a folder that is gone when this is read.
+    assert not any(PREFIX in one for one in told), told
     out = tmp_path / "healed.db"
     assert heal(path, out) or rule in ("damaged-page", "lost-blobs")
     policies = {rule.name: rule.policy for rule in RULES}

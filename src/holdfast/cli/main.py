@@ -123,7 +123,8 @@ def _run(words: list[str]) -> int:
     elif rest[:1] == ["--"] and f"{group} run" in COMMANDS:
         name = f"{group} run"
     if name in COMMANDS:
-        return _command(name, [*rest, *shared])
+        # First: what stands after the command is nearer to it, and wins.
+        return _command(name, [*shared, *rest])
     # A group alone, or with --help, is a question and no mistake: its exit code is 0.
     asks = name == group and rest[:1] in ([], ["-h"], ["--help"])
     if asks or name in ("", "-h", "--help", "help"):

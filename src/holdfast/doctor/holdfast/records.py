@@ -54,6 +54,7 @@ class HoldfastRecords:
     """All sessions of a store. Its engine works on the private copy, and may migrate it."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._copy = PrivateCopy(path)
         self.left_out = self._copy.left_out
         try:
@@ -79,13 +80,18 @@ class HoldfastRecords:
 
     def problems(self) -> list[Problem]:
         """What the engine's own check tells, but for the rights of the private copy, which are
-        ours.
+        ours. A place in the copy is told as that in the store: the copy is gone when somebody
+        reads this.
         """
-        return [
-            problem
-            for problem in self.engine.check()
-            if problem.rule != "open-to-others"
-        ]
+        found = []
+        copy, original = str(self._copy.path), str(self._path)
+        for problem in self.engine.check():
+            if problem.rule == "open-to-others":
+                continue
+            place = problem.place.replace(copy, original)
+            said = problem.problem.replace(copy, original)
+            found.append(msgspec.structs.replace(problem, place=place, problem=said))
+        return found
 
     def states(self) -> list[SessionState]:
         """All sessions, in an order that does not change."""

@@ -87,6 +87,9 @@ class Log:
         self._fronts: dict[int, int] = {}
         self.aside: tuple[int, ...] = ()
         self.asks: dict[tuple[str, int], Ask] = {}
+        self._asked_about: dict[str, dict[tuple[str, int], Ask]] = {}
+        # the turns that started a call with an approval
+        self._used_approval: set[int | None] = set()
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._natural = NaturalOrder()
@@ -328,9 +331,11 @@ class Log:
 
     def asks_of(self, call_id: str) -> list[Ask]:
         """What was asked about this id, oldest first, but for what the view has gone back from."""
-        return self._not_gone(
-            [ask for ask in self.asks.values() if ask.call_id == call_id]
-        )
+        return self._not_gone(self.asked_about(call_id))
+
+    def asked_about(self, call_id: str) -> list[Ask]:
+        """All that was asked about this id, oldest first."""
+        return list(self._asked_about.get(call_id, {}).values())
 
     def approved(self) -> list[Ask]:
         """What was approved and has not been started, in the order asked for; not what the view has
@@ -417,9 +422,10 @@ class Log:
                 self._place(replace(waiting, turn=number))
 
     def _asked(self, entry: Entry, note: Asked) -> None:
-        self.asks[note.message, note.index] = Ask(
-            note.call_id, note.message, note.index, note.digest
-        )
+        place = (note.message, note.index)
+        ask = Ask(note.call_id, note.message, note.index, note.digest)
+        self.asks[place] = ask
+        self._asked_about.setdefault(note.call_id, {})[place] = ask
         self._stale = True
 
     def _decided(self, entry: Entry, note: Decided) -> None:
@@ -433,6 +439,7 @@ class Log:
         ask = self.asks.get((note.message, note.index))
         if ask is not None:
             ask.started_in = entry.turn
+            self._used_approval.add(entry.turn)
             self._stale = True
 
     def _turn_ended(self, entry: Entry, note: TurnEnded) -> None:
@@ -447,14 +454,18 @@ class Log:
         if self.running == number:
             self.running = None
         # A call that it had started with an approval is shown as running no more.
-        for ask in self.asks.values():
-            self._stale |= ask.started_in == number
+        if number in self._used_approval:
+            self._stale = True
         self._give_back(number, note.returns)
 
     def _give_back(self, number: int, ids: Collection[str]) -> None:
         """Messages that a turn had taken, and has not used, wait in the inbox again."""
+        returned = set(ids)
+        given = {}
         unit = self._unit_of_turn.get(number, [])
-        given = {message.id: message for message in unit if message.id in ids}
+        for message in unit:
+            if message.id in returned:
+                given[message.id] = message
         if not given:
             return
         if self.shape is not None:

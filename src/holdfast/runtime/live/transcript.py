@@ -67,12 +67,20 @@ def opening(session: SessionLog, page: list[Entry]) -> list[Message]:
 def find(session: SessionLog, id: str) -> Entry | None:
     """The message with this id, without its payload.
 
-    An id begins with the time at which it was minted, and entries mostly lie in the order of their
+    An id begins with the time at which it was minted, and messages mostly lie in the order of these
     times: the message is looked for where its time is, and only if it is not there, in the whole
     log.
     """
-    near = session.page(_begun_before(session, id), 4 * _NEAR, bodies=False)
-    found = _with_id(near, id)
+    minted_at = _minted_at(id)
+    after = _begun_before(session, minted_at)
+    found = None
+    is_near = True
+    # Thousands may have been minted in one millisecond: as far as its time goes.
+    while is_near and found is None:
+        page = session.page(after, 4 * _NEAR, bodies=False)
+        found = _with_id(page, id)
+        is_near = bool(page) and _minted_at(page[-1].id.hex()) <= minted_at
+        after = page[-1].seq if page else after
     after = 0
     while found is None and (page := session.page(after, bodies=False)):
         after = page[-1].seq
@@ -93,18 +101,22 @@ def _with_id(page: list[Entry], id: str) -> Entry | None:
     return None
 
 
-def _begun_before(session: SessionLog, id: str) -> int:
-    """A seq before which, by their times, lie only entries that were made before this id."""
+def _minted_at(id: str) -> int:
+    """The milliseconds at which an id was minted; 0 for one that was not minted here."""
     try:
-        # The first 48 bits of an id are the milliseconds at which it was minted.
-        minted_at = int.from_bytes(bytes.fromhex(id)[:6], "big")
+        return int.from_bytes(bytes.fromhex(id)[:6], "big")
     except ValueError:
         return 0
+
+
+def _begun_before(session: SessionLog, minted_at: int) -> int:
+    """A seq before which, by their ids, lie only entries that were made before this time."""
     low, high = 0, session.state().head
     while high - low > _NEAR:
         middle = (low + high) // 2
         entry = session.page(middle - 1, 1, bodies=False)
-        if entry and entry[0].at < minted_at:
+        # By the id and not by `at`: entries of one commit have one `at`.
+        if entry and _minted_at(entry[0].id.hex()) < minted_at:
             low = middle
         else:
             high = middle

@@ -6,6 +6,7 @@ answered is in the log. All of it is safe to use from several threads: tools run
 """
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -53,30 +54,64 @@ class OpenCall:
 
 
 class CallBook:
-    """What a turn knows of its calls."""
+    """What a turn knows of its calls. A turn may have thousands, and a model may use one id for
+    all of them: nothing here but `begun` goes through them all.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls: list[OpenCall] = []
+        self._noted: set[str] = set()
+        self._at: dict[Place, OpenCall] = {}
+        self._newest: dict[str, OpenCall] = {}
+        # By id and message, in the order they were made, those without an outcome.
+        self._open: dict[str, dict[str, deque[OpenCall]]] = {}
 
-    def _named(self, call_id: str) -> list[OpenCall]:
-        """The calls of this id, in the order they were made. A model may use an id again."""
-        return [call for call in self._calls if call.call_id == call_id]
+    def _add(self, call: OpenCall) -> None:
+        self._at[call.message, call.index] = call
+        self._newest[call.call_id] = call
+        messages = self._open.setdefault(call.call_id, {})
+        # At the end, where the newest message is looked for.
+        calls = messages.pop(call.message, deque())
+        calls.append(call)
+        messages[call.message] = calls
+
+    def _remove(self, call: OpenCall) -> None:
+        if self._at.get((call.message, call.index)) is not call:
+            return
+        del self._at[call.message, call.index]
+        if call in self._open[call.call_id].get(call.message, ()):
+            self._open[call.call_id][call.message].remove(call)
+        if self._newest[call.call_id] is call:
+            del self._newest[call.call_id]
+            for other in self._at.values():
+                if other.call_id == call.call_id:
+                    self._newest[call.call_id] = other
+
+    def _unanswered(self, call_id: str) -> Iterator[OpenCall]:
+        """The calls of this id that have no outcome, in the order they were made. A model may use
+        an id again.
+        """
+        for calls in self._open.get(call_id, {}).values():
+            for call in calls:
+                if not call.answered:
+                    yield call
 
     def _made(self, call_id: str) -> OpenCall | None:
         """The first call of this id that the model has made and nobody has started."""
-        for call in self._named(call_id):
-            if not call.started and not call.answered:
+        for call in self._unanswered(call_id):
+            if not call.started:
                 return call
         return None
 
     def note(self, message: str, note: MessageNote) -> None:
         """A message of the turn was stored, with these calls and these answers."""
         with self._lock:
-            if any(call.message == message for call in self._calls):
+            if message in self._noted or (message, 0) in self._at:
                 return  # it was noted before: somebody was interrupted
             for index, call in enumerate(note.calls):
-                self._calls.append(OpenCall(call.id, message, index))
+                self._add(OpenCall(call.id, message, index))
+            if note.calls:
+                self._noted.add(message)
         # An outcome with a target was given by `answer` before it was stored.
         if note.target is None:
             for call_id in note.answers:
@@ -85,15 +120,15 @@ class CallBook:
     def answer(self, call_id: str) -> OpenCall | None:
         """The call that an outcome for this id belongs to; it has one from now on."""
         with self._lock:
-            fitting = []
-            for call in self._named(call_id):
-                if not call.answered and not call.waiting:
-                    fitting.append(call)
+            messages = self._open.get(call_id, {})
             # Ids are used again: the newest message is meant, and in it the first call.
-            for call in fitting:
-                if call.message == fitting[-1].message:
+            for message in reversed(messages):
+                for call in messages[message]:
+                    if call.answered or call.waiting:
+                        continue
                     # Before it is stored: the next outcome is another call's.
                     call.answered = True
+                    _drop_answered(messages, message)
                     return call
             return None
 
@@ -105,10 +140,10 @@ class CallBook:
     def here(self, call_id: str) -> Here | None:
         """What became of this id in this turn."""
         with self._lock:
-            mine = self._named(call_id)
-        if not mine:
+            newest = self._newest.get(call_id)
+        if newest is None:
             return None
-        return "done" if mine[-1].answered else "started"
+        return "done" if newest.answered else "started"
 
     def begin(
         self, call_id: str, message: str, *, asks: bool
@@ -121,12 +156,14 @@ class CallBook:
             call = self._made(call_id)
             is_new = call is None
             if call is None:
-                for known in self._named(call_id):
-                    # What is in the log already may be asked about once more, but not started.
-                    if known.storing or not asks:
+                # What is in the log already may be asked about once more, but not started.
+                if call_id in self._newest and not asks:
+                    return None
+                for known in self._unanswered(call_id):
+                    if known.storing:
                         return None
                 call = OpenCall(call_id, message, 0)
-                self._calls.append(call)
+                self._add(call)
             call.started = True
             call.waiting = asks
             call.storing = True
@@ -139,22 +176,20 @@ class CallBook:
     def begin_approved(self, call_id: str, message: str, index: int) -> OpenCall | None:
         """The call that an approval is used for; None when another thread is using it."""
         with self._lock:
-            kept = []
-            for known in self._calls:
-                if (known.message, known.index) != (message, index):
-                    kept.append(known)
-                elif known.runs:
+            known = self._at.get((message, index))
+            if known is not None:
+                if known.runs:
                     return None
-            # In place of the one that waited.
+                # In place of the one that waited.
+                self._remove(known)
             call = OpenCall(call_id, message, index, started=True)
-            self._calls = [*kept, call]
+            self._add(call)
             return call
 
     def forget(self, call: OpenCall) -> None:
         """It could not be stored that this call was begun: it can be made again."""
         with self._lock:
-            if call in self._calls:
-                self._calls.remove(call)
+            self._remove(call)
 
     def take_back(self, call: OpenCall) -> None:
         """It could not be stored that this call of the model's was begun: it is as it was made."""
@@ -164,11 +199,20 @@ class CallBook:
     def begun(self) -> set[Place]:
         """The places of the calls that were started or have an outcome."""
         with self._lock:
-            return {
-                (call.message, call.index)
-                for call in self._calls
-                if call.answered or call.runs
-            }
+            places = set()
+            for place, call in self._at.items():
+                if call.answered or call.runs:
+                    places.add(place)
+            return places
+
+
+def _drop_answered(messages: dict[str, deque[OpenCall]], message: str) -> None:
+    """Calls at the front of a message that have an outcome are looked at no more."""
+    calls = messages[message]
+    while calls and calls[0].answered:
+        calls.popleft()
+    if not calls:
+        del messages[message]
 
 
 def was_asked(session: SessionLog, call_id: str) -> bool:
