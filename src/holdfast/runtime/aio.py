@@ -39,7 +39,7 @@ from holdfast.runtime.live.follow import Event, following, next_events
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
-from holdfast.runtime.live.transcript import TELLING
+from holdfast.runtime.live.transcript import TELLING, Transcript
 from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.plans.plan import News
 from holdfast.runtime.plans.plan_asyncio import (
@@ -151,9 +151,10 @@ class AsyncSession:
         self, after: int = 0, limit: int | None = None
     ) -> AsyncIterator[Message]:
         """Iterates over all messages after seq `after`, in order, nothing left out."""
+        transcript = Transcript(self._log)
         left = limit
         while left is None or left > 0:
-            page, seq = await arun(read_session.messages(self._log, after, TELLING))
+            page, seq = await arun(read_session.messages(transcript, after, TELLING))
             # Not `if not page`: a page of entries may have no message among them, and
             # more may follow.
             if seq == after:

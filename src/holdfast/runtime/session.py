@@ -19,7 +19,7 @@ from holdfast.runtime.live.follow import Event, follow
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
-from holdfast.runtime.live.transcript import TELLING
+from holdfast.runtime.live.transcript import TELLING, Transcript
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turn import Turn
 from holdfast.runtime.turns.outbox import Receipt
@@ -126,9 +126,10 @@ class Session:
 
     def transcript(self, after: int = 0, limit: int | None = None) -> Iterator[Message]:
         """Iterates over all messages after seq `after`, in order, nothing left out."""
+        transcript = Transcript(self._log)
         left = limit
         while left is None or left > 0:
-            page, seq = run(read_session.messages(self._log, after, TELLING))
+            page, seq = run(read_session.messages(transcript, after, TELLING))
             # Not `if not page`: a page of entries may have no message among them, and
             # more may follow.
             if seq == after:

@@ -9,12 +9,13 @@ from typing import TypeVar
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.turn import ToolCall
-from holdfast.runtime.live import tool_calls, totals, transcript
+from holdfast.runtime.live import tool_calls, totals
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.damage import readable
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
+from holdfast.runtime.live.transcript import Transcript
 from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.turns.recovery import settle_to_read
 
@@ -52,15 +53,14 @@ def turns(session: SessionLog, after: int, limit: int | None) -> Plan[list[TurnI
 
 
 def messages(
-    session: SessionLog, after: int, limit: int
+    transcript: Transcript, after: int, limit: int
 ) -> Plan[tuple[list[Message], int]]:
     """A page of the transcript after this seq, and the seq that it goes up to."""
+    session = transcript.session
     if after == 0:  # settled once a transcript, not once a page
         yield from settle_to_read(session)
     return (
-        yield from _read(
-            session, lambda: transcript.messages(session, after=after, limit=limit)
-        )
+        yield from _read(session, lambda: transcript.page(after=after, limit=limit))
     )
 
 

@@ -5,7 +5,6 @@ labels are few and have an index; who took a message from the inbox stands a lit
 the log.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.domain.entry import Entry, note_of
@@ -22,25 +21,85 @@ _NEAR = 64
 """An id is looked for among the entries of its time and so many before them."""
 
 
-def messages(
-    session: SessionLog, *, after: int = 0, limit: int = TELLING
-) -> tuple[list[Message], int]:
-    """A page of the transcript, and the seq to go on after; the same seq again at the end."""
-    page = session.page(after, limit)
-    if not page:
-        return [], after
-    said = _said(page)
-    accepted = {entry.id.hex() for entry, note in said if note.inbox}
-    waiting: set[str] = set()
-    # The inbox after the page: whatever has left it by then, the log already tells of.
-    if accepted:
-        waiting = {each.message.hex() for each in session.engine.inbox(session.id)}
-    takers = _takers(_from(session, page), accepted - waiting)
-    labels = session.labels()
-    found = [
-        _message(session, entry, note, takers, waiting, labels) for entry, note in said
-    ]
-    return found, page[-1].seq
+class Takers:
+    """Which turns took messages from the inbox and kept them: what a turn gave back, another one
+    took. However many pages are asked about, in order, the log is read ahead once.
+    """
+
+    def __init__(self, session: SessionLog) -> None:
+        self._session = session
+        self._read_to = 0
+        self._turn_of: dict[str, int | None] = {}
+        self._taken_by: dict[int | None, set[str]] = {}
+        # Their turns have ended with them: no other turn takes them.
+        self._settled: set[str] = set()
+
+    def of(self, page: list[Entry], accepted: set[str]) -> dict[str, int | None]:
+        """The turns of these messages, which were accepted in this page."""
+        unsettled = accepted - self._settled
+        before = page[0].seq - 1
+        if unsettled and self._read_to < before:
+            # What was read so far is about messages of earlier pages.
+            self._turn_of.clear()
+            self._taken_by.clear()
+            self._settled.clear()
+            self._read_to = before
+        if unsettled and self._read_to == before:
+            self._read(page)
+        while not unsettled <= self._settled:
+            ahead = self._session.page(self._read_to, _FURTHER, bodies=False)
+            if not ahead:
+                break
+            self._read(ahead)
+        found = {}
+        for id in accepted:
+            self._settled.discard(id)
+            if id in self._turn_of:
+                found[id] = self._turn_of.pop(id)
+        return found
+
+    def _read(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if entry.kind in ("turn", "take"):
+                for id in note_of(entry.kind, entry.note).takes:
+                    self._turn_of[id] = entry.turn
+                    self._taken_by.setdefault(entry.turn, set()).add(id)
+            elif entry.kind == "end":
+                for id in note_of("end", entry.note).returns:
+                    self._turn_of.pop(id, None)
+                for id in self._taken_by.pop(entry.turn, ()):
+                    if self._turn_of.get(id) == entry.turn:
+                        self._settled.add(id)
+        self._read_to = entries[-1].seq
+
+
+class Transcript:
+    """The messages of a session, page by page, in order."""
+
+    def __init__(self, session: SessionLog) -> None:
+        self.session = session
+        self._takers = Takers(session)
+
+    def page(
+        self, *, after: int = 0, limit: int = TELLING
+    ) -> tuple[list[Message], int]:
+        """A page, and the seq to go on after; the same seq again at the end."""
+        session = self.session
+        page = session.page(after, limit)
+        if not page:
+            return [], after
+        said = _said(page)
+        accepted = {entry.id.hex() for entry, note in said if note.inbox}
+        waiting: set[str] = set()
+        # The inbox after the page: whatever has left it by then, the log already tells of.
+        if accepted:
+            waiting = {each.message.hex() for each in session.engine.inbox(session.id)}
+        turns = self._takers.of(page, accepted - waiting)
+        labels = session.labels()
+        found = []
+        for entry, note in said:
+            found.append(_message(session, entry, note, turns, waiting, labels))
+        return found, page[-1].seq
 
 
 def _said(page: list[Entry]) -> list[tuple[Entry, MessageNote]]:
@@ -141,35 +200,3 @@ def _message(
         pending=note.inbox and id in waiting,
         labels={**known},
     )
-
-
-def _from(session: SessionLog, page: list[Entry]) -> Iterator[Entry]:
-    """This page, and the log after it as far as somebody reads."""
-    while page:
-        yield from page
-        page = session.page(page[-1].seq, _FURTHER, bodies=False)
-
-
-def _takers(entries: Iterable[Entry], accepted: set[str]) -> dict[str, int | None]:
-    """Which turn took each of these messages from the inbox and kept it: what a turn gave back,
-    another one took.
-    """
-    takers: dict[str, int | None] = {}
-    if not accepted:
-        return takers
-    unsettled = set(accepted)
-    for entry in entries:
-        if entry.kind in ("turn", "take"):
-            for id in note_of(entry.kind, entry.note).takes:
-                if id in accepted:
-                    takers[id] = entry.turn
-        elif entry.kind == "end":
-            for id in note_of("end", entry.note).returns:
-                takers.pop(id, None)
-            # What a turn still has when it ends, no other turn takes.
-            for id, turn in takers.items():
-                if turn == entry.turn:
-                    unsettled.discard(id)
-            if not unsettled:
-                break
-    return takers
