@@ -46,9 +46,10 @@ from holdfast.domain.entry import (
     TurnStarted,
     note_of,
 )
+from holdfast.domain.log.asks import Asks
 from holdfast.domain.log.natural import NaturalOrder, Unit
 from holdfast.domain.log.rewind import away
-from holdfast.domain.log.view import leaving_out, put_after, shaped, without
+from holdfast.domain.log.view import Places, leaving_out, put_after, shaped, without
 from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.domain.repair import Order, StoredMessage, seqs_of
 from holdfast.domain.turn import FORKED, Ask, TurnRecord
@@ -86,10 +87,7 @@ class Log:
         self._summary = 0
         self._fronts: dict[int, int] = {}
         self.aside: tuple[int, ...] = ()
-        self.asks: dict[tuple[str, int], Ask] = {}
-        self._asked_about: dict[str, dict[tuple[str, int], Ask]] = {}
-        # the turns that started a call with an approval
-        self._used_approval: set[int | None] = set()
+        self.asks = Asks()
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._natural = NaturalOrder()
@@ -120,6 +118,11 @@ class Log:
     def natural(self) -> Order:
         """All messages that stand somewhere, shown or not, in the natural order."""
         return self._natural.of(self._units).copy()
+
+    @property
+    def places(self) -> Places:
+        """Where each seq stands in the natural order."""
+        return self._natural.places(self._units)
 
     @property
     def history(self) -> Order:
@@ -283,7 +286,13 @@ class Log:
         natural = self.natural
         if self.shape is None:
             return natural
-        order = shaped(natural, self.shape, after=self.shape_seq, joined=self._joined)
+        order = shaped(
+            natural,
+            self.shape,
+            after=self.shape_seq,
+            joined=self._joined,
+            places=self.places,
+        )
         if not self.aside:
             return order
         # In the order in which they were set aside, which need not be the natural one.
@@ -331,11 +340,7 @@ class Log:
 
     def asks_of(self, call_id: str) -> list[Ask]:
         """What was asked about this id, oldest first, but for what the view has gone back from."""
-        return self._not_gone(self.asked_about(call_id))
-
-    def asked_about(self, call_id: str) -> list[Ask]:
-        """All that was asked about this id, oldest first."""
-        return list(self._asked_about.get(call_id, {}).values())
+        return self._not_gone(self.asks.about(call_id))
 
     def approved(self) -> list[Ask]:
         """What was approved and has not been started, in the order asked for; not what the view has
@@ -366,16 +371,7 @@ class Log:
         """Marks the calls that wait, or that the running turn has started with an approval from
         before it: neither is shown as interrupted (FAULTS E7).
         """
-        marks: dict[str, dict[str, tuple[str, ...]]] = {}
-        for ask in self.asks.values():
-            if ask.is_open:
-                mark = "waiting"
-            elif ask.started_in is not None and ask.started_in == self.running:
-                mark = "started"
-            else:
-                continue
-            mine = marks.setdefault(ask.message, {})
-            mine[mark] = (*mine.get(mark, ()), ask.call_id)
+        marks = self.asks.marks(self.running)
         return [
             replace(message, **marks[message.id]) if message.id in marks else message
             for message in messages
@@ -422,24 +418,15 @@ class Log:
                 self._place(replace(waiting, turn=number))
 
     def _asked(self, entry: Entry, note: Asked) -> None:
-        place = (note.message, note.index)
-        ask = Ask(note.call_id, note.message, note.index, note.digest)
-        self.asks[place] = ask
-        self._asked_about.setdefault(note.call_id, {})[place] = ask
+        self.asks.add(note)
         self._stale = True
 
     def _decided(self, entry: Entry, note: Decided) -> None:
-        ask = self.asks.get((note.message, note.index))
-        # The first decision counts: somebody may have acted on it already.
-        if ask is not None and ask.approved is None:
-            ask.approved = note.approved
+        if self.asks.decide(note):
             self._stale = True
 
     def _call_started(self, entry: Entry, note: CallStarted) -> None:
-        ask = self.asks.get((note.message, note.index))
-        if ask is not None:
-            ask.started_in = entry.turn
-            self._used_approval.add(entry.turn)
+        if self.asks.start(note, entry.turn):
             self._stale = True
 
     def _turn_ended(self, entry: Entry, note: TurnEnded) -> None:
@@ -454,7 +441,7 @@ class Log:
         if self.running == number:
             self.running = None
         # A call that it had started with an approval is shown as running no more.
-        if number in self._used_approval:
+        if self.asks.are_used_in(number):
             self._stale = True
         self._give_back(number, note.returns)
 

@@ -3,7 +3,7 @@ was said.
 """
 
 from holdfast.domain.entry import Ranges
-from holdfast.domain.log.view import in_ranges
+from holdfast.domain.log.view import Places, in_ranges
 from holdfast.domain.repair import Order, StoredMessage
 
 Unit = Order | StoredMessage
@@ -20,7 +20,7 @@ class NaturalOrder:
 
     def __init__(self) -> None:
         self._order: Order = []
-        self._place: dict[int, int] = {}
+        self._places: dict[int, int] = {}
         self._units = 0
         self._of_last = 0
 
@@ -41,7 +41,11 @@ class NaturalOrder:
 
     def named(self, units: list[Unit], ranges: Ranges) -> Order:
         """The messages in these ranges over the natural order."""
+        return in_ranges(self.of(units), self.places(units), ranges)
+
+    def places(self, units: list[Unit]) -> Places:
+        """Where each seq stands in the natural order. Not to be changed by the reader."""
         order = self.of(units)
-        for index in range(len(self._place), len(order)):
-            self._place[order[index].seq] = index
-        return in_ranges(order, self._place, ranges)
+        for index in range(len(self._places), len(order)):
+            self._places[order[index].seq] = index
+        return self._places

@@ -13,22 +13,36 @@ from holdfast.domain.entry import Ranges, Shape
 from holdfast.domain.message import target_of
 from holdfast.domain.repair import Messages, Order, StoredMessage, pair, seqs_of
 
+Places = Mapping[int, int]
+"""Where each seq stands in an order."""
 _Stretches = list[tuple[int, int]]
 """First and last place of each, in one order of messages."""
 
 
 def shaped(
-    natural: Messages, shape: Shape, *, after: int, joined: Collection[int] = ()
+    natural: Messages,
+    shape: Shape,
+    *,
+    after: int,
+    joined: Collection[int] = (),
+    places: Places | None = None,
 ) -> Order:
     """The natural order as this shape shows it; what was said after seq `after` follows, and what
-    waited in the inbox then and was taken since (`joined`).
+    waited in the inbox then and was taken since (`joined`). `places`, where they are known, say
+    where each seq stands in the natural order.
     """
-    out = named(natural, shape.ranges)
+    if places is None:
+        places = _places(natural)
+    out = in_ranges(natural, places, shape.ranges)
     given = set(seqs_of(out))
-    for message in natural:
-        is_later = message.seq > after or message.seq in joined
-        if is_later and message.seq not in given:
-            out.append(message)
+    later = []
+    for seq, place in places.items():
+        if seq > after or seq in joined:
+            later.append(place)
+    # A late message stands in its own turn: by seq is not the natural order.
+    for place in sorted(later):
+        if natural[place].seq not in given:
+            out.append(natural[place])
     return out
 
 
@@ -58,9 +72,9 @@ def _places(natural: Messages) -> dict[int, int]:
     return {message.seq: index for index, message in enumerate(natural)}
 
 
-def in_ranges(natural: Messages, place: Mapping[int, int], ranges: Ranges) -> Order:
+def in_ranges(natural: Messages, places: Places, ranges: Ranges) -> Order:
     """The messages in these ranges over the natural order, each once, where its first range has it;
-    `place` says where each seq stands there.
+    `places` say where each seq stands there.
 
     No shape of ours names a message twice. One that a stranger wrote may, and ranges that lie over
     each other would otherwise make a view far larger than its history.
@@ -68,8 +82,8 @@ def in_ranges(natural: Messages, place: Mapping[int, int], ranges: Ranges) -> Or
     stretches: _Stretches = []
     for first, last in ranges:
         # What a load from the last compaction has not read, and what was erased, is not there.
-        if first in place and last in place:
-            stretches.append((place[first], place[last]))
+        if first in places and last in places:
+            stretches.append((places[first], places[last]))
     if _overlap(stretches):
         return [natural[index] for index in _each_once(stretches)]
     out: Order = []
@@ -105,13 +119,16 @@ def _each_once(stretches: _Stretches) -> Iterator[int]:
             skip[index] = at
 
 
-def ranges(natural: Messages, shown: Sequence[int]) -> Ranges:
+def ranges(
+    natural: Messages, shown: Sequence[int], places: Places | None = None
+) -> Ranges:
     """The seqs in `shown`, in that order, as ranges over the natural order."""
-    place = _places(natural)
+    if places is None:
+        places = _places(natural)
     out: _Stretches = []
     previous = -2
     for seq in shown:
-        index = place[seq]
+        index = places[seq]
         if out and index == previous + 1:
             out[-1] = (out[-1][0], seq)
         else:

@@ -19,7 +19,7 @@ def decide(
         # compaction says so, and not that nobody knows it.
         log = yield from read(session.history)
         with session.lock:
-            asked = log.asked_about(call_id)
+            asked = log.asks.about(call_id)
             waiting = [ask for ask in asked if ask.approved is None]
             head = log.head
         if not waiting:
