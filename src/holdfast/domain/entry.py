@@ -199,12 +199,15 @@ class Retracted(Note, frozen=True):
 
 
 class Posted(Note, frozen=True):
-    """A try to send the reply `owed`: it was sent, or it failed and is still owed."""
+    """A try to send the reply `owed`: it was sent, or it failed and is still owed. `heard`: how many
+    characters had arrived of messages that were being spoken.
+    """
 
     owed: str
     end: Literal["sent", "failed"]
     reason: str | None = None
     platform_id: str | None = None
+    heard: dict[str, int] = {}
 
 
 class Closed(Note, frozen=True):

@@ -79,6 +79,12 @@ class TurnRecord(msgspec.Struct):
     """Whether it left anything of its own: if it did, it has used what it took (I-4)."""
     sent_seq: int = 0
     """The entry with which the turn itself confirmed that what it had said was sent."""
+    heard: dict[str, int] = {}
+    """What was still being spoken then: so many characters of each message had arrived."""
+
+    def not_arrived(self, message: str, text: str) -> str:
+        """What is left to send of this message, which came into the log after the confirmation."""
+        return text[self.heard.get(message, 0) :]
 
 
 class ToolCall(msgspec.Struct, frozen=True):

@@ -46,7 +46,7 @@ from holdfast.domain.entry import (
     TurnStarted,
     note_of,
 )
-from holdfast.domain.log.asks import Asks
+from holdfast.domain.log.asked_calls import AskedCalls
 from holdfast.domain.log.natural import NaturalOrder, Unit
 from holdfast.domain.log.rewind import away
 from holdfast.domain.log.view import Places, leaving_out, put_after, shaped, without
@@ -87,7 +87,7 @@ class Log:
         self._summary = 0
         self._fronts: dict[int, int] = {}
         self.aside: tuple[int, ...] = ()
-        self.asks = Asks()
+        self.asks = AskedCalls()
         self.edits: dict[int, tuple[MessageNote, bytes]] = {}
         self._units: list[Unit] = []
         self._natural = NaturalOrder()
@@ -559,8 +559,10 @@ class Log:
 
     def _posted(self, entry: Entry) -> None:
         turn = self.turn_record(entry.turn)
-        if turn is not None and note_of("post", entry.note).end == "sent":
+        note = note_of("post", entry.note)
+        if turn is not None and note.end == "sent":
             turn.sent_seq = entry.seq
+            turn.heard = note.heard
 
     def _closed(self, entry: Entry, note: Closed) -> None:
         # Closed once more, it says only where what still waited has gone.

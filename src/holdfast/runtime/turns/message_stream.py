@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.domain.arguments import kind_of
 from holdfast.domain.chunk import (
     Delta,
     characters,
@@ -52,13 +53,19 @@ class Stream:
 
     def __init__(self, id: bytes, *, format: str, into: str) -> None:
         self.id = id
-        self._format, self._into = format, into
+        self.format, self._into = format, into
         self._assembly = _assembly(format, into)
         self._rows = self._shown = 0
         self.unread = False
         """Whether something of it could not be read."""
+        self.in_doubt = False
+        """Whether the store could not say if its last chunk was stored. What was stored is what
+        counts then, not what was read here.
+        """
         self.closed = False
         """Whether its reader is done with it."""
+        self.taken_back = False
+        """Whether its turn took it back while it was being spoken."""
         self.shut = False
         """Whether its message is being made: nothing more can be in it."""
         self.tie: Callable[[], Any] | None = None
@@ -74,9 +81,9 @@ class Stream:
         self.ticket: Ticket | None = None
 
     @property
-    def said(self) -> bool:
-        """Whether anything of it was to be shown."""
-        return self._shown > 0
+    def shown(self) -> int:
+        """How many characters of it were to be shown so far."""
+        return self._shown
 
     @property
     def is_left(self) -> bool:
@@ -107,20 +114,33 @@ class Stream:
         take = self._assembly.take
         deltas: list[Delta] = []
         for chunk in chunks:
+            if self.format != "text":
+                self.check(chunk)
             try:
                 deltas += take(chunk)
             except Exception as error:
-                if self._format == "text" and isinstance(error, InvalidMessage):
+                if self.format == "text" and isinstance(error, InvalidMessage):
                     # these are no words: the caller has named the wrong format, and it says so
                     raise
                 self.unread = True
                 deltas.append(("raw", 0, _kept(chunk)))
         return deltas
 
+    def check(self, chunk: Any) -> None:
+        """Refuses what can be no chunk of a provider, whatever format it speaks: the caller means
+        another format. It would be no error to most of them, and its words would be lost.
+        """
+        if isinstance(chunk, str | bytes | bytearray | int | float) or chunk is None:
+            problem = (
+                f"a chunk of {self.format} is a dict or an object of its SDK, not "
+                f'{kind_of(chunk)}; for plain text the format is "text"'
+            )
+            raise InvalidMessage(problem=problem, place="chunk")
+
     def _pack(self, deltas: list[Delta]) -> bytes:
         # The first row names the formats, so that any process can rebuild the message.
         return pack(
-            deltas if self._rows else [("open", 0, [self._format, self._into]), *deltas]
+            deltas if self._rows else [("open", 0, [self.format, self._into]), *deltas]
         )
 
     def fold(self, deltas: Sequence[Delta]) -> None:
@@ -138,7 +158,7 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        return self._assembly.complete and not self.unread
+        return self._assembly.complete and not self.unread and not self.in_doubt
 
     def message(self) -> Spoken | None:
         """The message, marked partial unless it is complete. Any exception tells that it can't be
@@ -149,7 +169,7 @@ class Stream:
         spoken = self._assembly.message()
         said = 0 if spoken is None else self._shown
         # Of plain text, what was shown is all there is: nothing can be missing.
-        if spoken is not None and self._format != "text":
+        if spoken is not None and self.format != "text":
             # What is written can be read back (I-25).
             note_of("message", noted(spoken.note))
             said = characters(shown_text_of(parts_of(spoken.note, spoken.body)))
@@ -178,22 +198,22 @@ def rebuild(
             streams.setdefault(row.message, []).append(row)
     out = []
     for id, own in streams.items():
-        spoken = _rebuilt(own)
+        spoken = rebuilt(own)
         if spoken is not None:
-            # Complete or not: its entry was never written, so nobody was told that it had ended.
-            out.append(
-                (
-                    id,
-                    Spoken(
-                        replace(spoken.note, partial=True, plain=False), spoken.body
-                    ),
-                )
-            )
+            out.append((id, spoken))
     return out
 
 
-def _rebuilt(rows: Sequence[JournalRow]) -> Spoken | None:
-    """The message of one stream's rows: put together by its format, or as it was shown."""
+def rebuilt(rows: Sequence[JournalRow]) -> Spoken | None:
+    """The partial message of one stream's rows: put together by its format, or as it was shown."""
+    spoken = _put_together(rows)
+    if spoken is None:
+        return None
+    # Complete or not: its entry was never written, so nobody was told that it had ended.
+    return Spoken(replace(spoken.note, partial=True, plain=False), spoken.body)
+
+
+def _put_together(rows: Sequence[JournalRow]) -> Spoken | None:
     try:
         (_, _, (format, into)), *deltas = unpack(rows[0].body)
         stream = Stream(rows[0].message, format=format, into=into)

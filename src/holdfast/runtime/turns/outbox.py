@@ -15,6 +15,7 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Posted
 from holdfast.domain.ids import turn_id
 from holdfast.domain.log.fold import Log
+from holdfast.domain.turn import TurnRecord
 from holdfast.engine.protocol import OutboxClaim, OwedReply, Refused, Ticket, Write
 from holdfast.errors import Conflict
 from holdfast.runtime.border import bordered
@@ -145,19 +146,22 @@ class Owed:
 def said_in(session: SessionLog, log: Log, turn: int) -> str:
     """What a turn has said that stands and that it has not confirmed itself."""
     with session.lock:
-        record = log.turns.get(turn)
-        confirmed = record.sent_seq if record is not None else 0
-        stands = [
-            seen
-            for seen in log.of_turn(turn)
-            if seen.seq > confirmed and seen.id not in log.retracted
-        ]
+        record = log.turns.get(turn) or TurnRecord(turn)
+        stands = []
+        for seen in log.of_turn(turn):
+            if seen.seq > record.sent_seq and seen.id not in log.retracted:
+                stands.append(seen)
     said = [seen for seen in stands if seen.note.role == "assistant"]
     # it may have been the answer
     said = said or [seen for seen in stands if seen.note.origin == "unreadable"]
     whole = [session.with_payload(seen) for seen in said]
-    texts = [shown_text_of(parts_of(seen.note, seen.body)) for seen in whole]
-    return "\n\n".join(text for text in texts if text.strip())
+    texts = []
+    for seen in whole:
+        text = shown_text_of(parts_of(seen.note, seen.body))
+        left = record.not_arrived(seen.id, text)
+        if left.strip():
+            texts.append(left)
+    return "\n\n".join(texts)
 
 
 def owed(session: SessionLog, debt: OwedReply) -> OwedWork:

@@ -35,7 +35,12 @@ from holdfast.runtime.turns.end_turn import (
     cut_off,
     ending_of,
 )
-from holdfast.runtime.turns.message_stream import Stream, as_shown
+from holdfast.runtime.turns.message_stream import (
+    Stream,
+    UnreadableStream,
+    as_shown,
+    rebuilt,
+)
 from holdfast.runtime.turns.outbox import said_in
 from holdfast.runtime.turns.recovery import TurnClaim, journal
 from holdfast.runtime.turns.turn_calls import CallBook
@@ -66,6 +71,8 @@ class RunningTurn:
         self.took = took
         """Whether it has taken anything from the inbox: the answer may be owed to its sender."""
         self.calls = CallBook()
+        self.heard: dict[str, int] = {}
+        """How many characters of messages that are being spoken have arrived, as it said itself."""
         self.spoke_last: Ending = COMPLETED
         """How it would end by what was stored of it last."""
         self._lock = threading.RLock()
@@ -127,8 +134,14 @@ class RunningTurn:
         else:
             reason = "another took over"
         # Not before: if the reading raises something else, the owner has not been told.
-        self.owner_knows = True
+        self.tell_owner()
         return TurnInterrupted(turn_id=self.id, reason=reason)
+
+    def tell_owner(self) -> None:
+        """The caller is told that the turn is over. Another thread or task than the turn's own may
+        keep that to itself: then it is told again when the block is left.
+        """
+        self.owner_knows |= not self.number or self.hold.is_here()
 
     @contextlib.contextmanager
     def untold(self) -> Iterator[None]:
@@ -207,7 +220,12 @@ class RunningTurn:
             # Under the lock: rows are in the journal in the order of their numbers.
             write = Write(self.session.id, fence=self.number, chunk=chunk)
             ticket = self.session.submit(write)
-        outcome = yield from wait_for(ticket)
+        try:
+            outcome = yield from wait_for(ticket)
+        except OperatorNeeded:
+            # It is in the message as it was read; the caller is told that it is not.
+            stream.in_doubt = True
+            raise
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
         return text
@@ -228,6 +246,13 @@ class RunningTurn:
         if stream.ticket is not None:
             yield from wait_for(stream.ticket)
         yield from self._is_entered(stream)
+
+    def take_back_streams(self) -> Plan[None]:
+        """Closes the streams that are being spoken as they are: nothing more can be said in them."""
+        for stream in list(self._streams):
+            stream.taken_back = True
+            yield from self.close_stream(stream)
+            stream.let_go()
 
     def close_left(self, but: Stream | None = None) -> Plan[None]:
         """Closes the streams that nobody reads any more, so that what is said next stands after
@@ -266,13 +291,19 @@ class RunningTurn:
         with stream.lock:
             stream.shut = True
         try:
+            if stream.in_doubt:
+                raise UnreadableStream
             spoken = stream.message()
         except Exception:
-            stream.unread = True
             # What was handed on is in the journal; what was made of it in memory may be
-            # what is broken.
+            # what is broken, or more than was stored.
             rows = yield from read(partial(journal, self.session))
-            spoken = as_shown([row for row in rows if row.message == stream.id])
+            own = [row for row in rows if row.message == stream.id]
+            if stream.in_doubt:
+                spoken = rebuilt(own)
+            else:
+                stream.unread = True
+                spoken = as_shown(own)
         self.spoke_last = cut_off(stream)
         if spoken is None:
             self._forget(stream)
@@ -411,9 +442,7 @@ class RunningTurn:
         """Whom this turn's answer is owed to: those who asked for it with an address."""
         log = self.session.log()
         # What open streams have said is stored with the end, and not in the log yet.
-        if not any(stream.said for stream in self._streams) and not said_in(
-            self.session, log, self.number
-        ):
+        if not self._is_to_be_heard() and not said_in(self.session, log, self.number):
             return ()
         with self.session.lock:
             asked = addresses(log.of_turn(self.number), self.reply_to)
@@ -421,6 +450,17 @@ class RunningTurn:
         # they are sent in the order of their ids
         ids = sorted(mint(self.session.world, now) for _ in asked)
         return tuple(map(Owing, ids, asked))
+
+    def shown(self) -> dict[str, int]:
+        """By message that is being spoken, how many characters of it were shown."""
+        return {stream.id.hex(): stream.shown for stream in self._streams}
+
+    def _is_to_be_heard(self) -> bool:
+        """Whether its open streams have said something that has not arrived."""
+        for message, characters in self.shown().items():
+            if characters > self.heard.get(message, 0):
+                return True
+        return False
 
     # How its block is left.
 

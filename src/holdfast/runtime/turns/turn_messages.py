@@ -135,7 +135,7 @@ def retract(turn: RunningTurn, reason: str) -> Plan[None]:
     keeps it.
     """
     session = turn.session
-    yield from turn.close_left()
+    yield from turn.take_back_streams()
     log = yield from read(session.log)
     ids = []
     with session.lock:
@@ -150,8 +150,11 @@ def sent(turn: RunningTurn, platform_id: Checked) -> Plan[None]:
     """What this turn has said so far has arrived; if the turn is over, what it owes is paid."""
     session = turn.session
     if not turn.ended:
-        note = Posted(turn.id, "sent", platform_id=platform_id)
+        # What is being spoken has its place in the log later, and has arrived so far.
+        heard = turn.shown()
+        note = Posted(turn.id, "sent", platform_id=platform_id, heard=heard)
         yield from turn.write(session.draft("post", note, turn=turn.number))
+        turn.heard.update(heard)
         return
     debts = yield from read(lambda: session.engine.debts(session.id))
     for debt in debts:
@@ -166,5 +169,6 @@ def stopped(turn: RunningTurn) -> Plan[bool]:
         # A seized turn is still the running one until it is settled; its fence tells.
         if state.turn != turn.number or state.fence != turn.number:
             turn.close()
-    turn.owner_knows |= turn.ended
+    if turn.ended:
+        turn.tell_owner()
     return turn.ended

@@ -291,7 +291,8 @@ def _owes(look: Look, turn: TurnRecord) -> bool:
         if seen.seq <= turn.sent_seq or seen.id in look.log.retracted:
             continue
         whole = look.session_log.with_payload(seen)
-        if shown_text_of(parts_of(whole.note, whole.body)).strip():
+        text = shown_text_of(parts_of(whole.note, whole.body))
+        if turn.not_arrived(seen.id, text).strip():
             return True
     return False
 

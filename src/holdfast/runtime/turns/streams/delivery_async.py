@@ -45,13 +45,17 @@ class AsyncDelivery(AsyncIterator[str]):
             work.attend(stream, self, source.let_go)
         if work.ended:
             await arun(work.refuse())
-        while batch := await source.batch():
+        while not stream.taken_back and (batch := await source.batch()):
             text = await arun(work.store_chunks(stream, batch))
             if text:
                 return text
         # its source was let go of because the turn is over: that is no end of the stream
         if work.ended:
             await arun(work.refuse())
+        if stream.taken_back:
+            await source.close()
+            self._over = True
+            return None
         stream.finish()
         await arun(work.close_stream(stream))
         self._over = True

@@ -22,20 +22,30 @@ class OpenStream:
         self._work = work
         self.stream = work.open_stream(format)
         self._begun = False
+        self._was_left = False
 
     def begin(self, face: Any, chunk: Any) -> None:
         """Before each chunk. The face is not kept: when its owner drops it, the stream is left."""
         stream = self.stream
         # Of a turn that is over, storing the chunk tells why, which says more.
         if stream.closed and not self._work.ended:
-            takes = "a chunk while the stream is open; this one was closed"
+            takes = f"a chunk while the stream is open; this one {self._why_closed()}"
             raise BadArgument(parameter="chunk", takes=takes, given=kind_of(chunk))
+        if stream.format != "text":
+            stream.check(chunk)
         # A stream is on its turn's list from its first chunk on: one that never says anything
         # does not cut its turn off.
         with stream.lock:
             if not self._begun:
                 self._begun = True
                 self._work.attend(stream, face, _nothing_to_close)
+
+    def _why_closed(self) -> str:
+        if self.stream.taken_back:
+            return "was taken back by `retract`"
+        if self._was_left:
+            return "was cut off by an error; open another for what follows"
+        return "was closed"
 
     def push(self, chunk: Any) -> Plan[str]:
         """Stores a chunk; the text of it to show. One that is no chunk at all is refused and
@@ -65,7 +75,7 @@ class OpenStream:
         """The message stays as it is, partial. What goes wrong here is not raised: an error is on
         its way to the caller already.
         """
-        self.stream.closed = True
+        self.stream.closed = self._was_left = True
         if not self._work.is_cut_loose(error):
             with self._work.untold():
                 yield from self._work.close_stream(self.stream)
@@ -82,7 +92,10 @@ class PushStream:
         self.message_id = self._open.stream.id.hex()
 
     def push(self, chunk: Any) -> str:
-        """Stores a chunk and returns its text, to be shown: it is durable now."""
+        """Stores a chunk and returns its text, to be shown: it is durable now. A push that raises
+        anything but `InvalidMessage` ends the stream: what was stored of it is a partial message,
+        and what follows needs another stream.
+        """
         self._open.begin(self, chunk)
         return run(self._open.push(chunk))
 

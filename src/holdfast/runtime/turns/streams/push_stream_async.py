@@ -21,7 +21,10 @@ class AsyncPushStream:
         self.message_id = self._open.stream.id.hex()
 
     async def push(self, chunk: Any) -> str:
-        """Stores a chunk and returns its text, to be shown: it is durable now."""
+        """Stores a chunk and returns its text, to be shown: it is durable now. A push that is
+        cancelled, or raises anything but `InvalidMessage`, ends the stream: what was stored of it
+        is a partial message, and what follows needs another stream.
+        """
         self._open.begin(self, chunk)
         return await arun(self._open.push(chunk))
 

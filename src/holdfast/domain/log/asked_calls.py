@@ -7,7 +7,7 @@ Place = tuple[str, int]
 """A call by the id of its message and its index among the calls of that."""
 
 
-class Asks(dict[Place, Ask]):
+class AskedCalls(dict[Place, Ask]):
     """What was asked about calls, by their places, oldest first. What takes an entry says whether
     the view is another one after it.
     """
