@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from torture.live import hermes_receipts
 from torture.live.hermes_lab import Lab, Trouble, fronts
 from torture.live.hermes_plays import front_ends, kills, refusals, sessions, soaking
 from torture.live.table import Outcome, Row
@@ -42,7 +43,7 @@ def rows(environment):
     played = []
     for name, play, curable in PLAYS:
         played.append(Row(name, _played(environment, play), curable))
-    return played
+    return [*played, *hermes_receipts.rows(environment)]
 
 
 def _played(environment, play):

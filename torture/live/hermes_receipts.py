@@ -6,7 +6,9 @@ Hermes joins several of them for the model, Holdfast has each by itself.
 
 import random
 import time
+from dataclasses import replace
 
+from holdfast.adapters.hermes.history import bring_history
 from torture.live.hermes_lab import Lab, Trouble
 from torture.live.hermes_lab.model import do, words_of
 from torture.live.table import Outcome, Row
@@ -227,6 +229,41 @@ def more_than_it_holds(open_lab):
         return judged(lab, texts)
 
 
+def switched_over_and_back(open_lab):
+    """A home with a history gets Holdfast, goes on without it, and gets it again."""
+    asked = ["Warm up.", "Use a tool.", "With it.", "Without it.", "With it again."]
+    with open_lab() as lab:
+        hook = lab.folder / "site" / "sitecustomize.py"
+        switch_on = hook.read_text() if lab.served else ""
+
+        def on(is_on):
+            lab.kill()
+            hook.write_text(switch_on if is_on else "")
+            lab.start()
+
+        on(False)
+        lab.turn("Warm up.")
+        lab.say(_tool_turn(1))
+        seen_at_last(lab, asked[:2])
+        lab.kill()
+        if lab.served:
+            bring_history(lab.home)
+        on(True)
+        lab.turn("With it.")
+        on(False)
+        lab.turn("Without it.")
+        on(True)
+        lab.turn("With it again.")
+        settled(lab)
+        outcome = judged(lab, asked)
+        rows = [text for _, role, text, _ in lab.rows() if role == "user"]
+        missing = [text for text in asked if sum(text in row for row in rows) != 1]
+        if missing:
+            why = f"{outcome.why}; not one row in state.db: {missing}"
+            return replace(outcome, right=False, why=why)
+        return outcome
+
+
 PLAYS = [
     ("five follow-ups in a burst", burst),
     ("five follow-ups in a burst, queued", lambda open_lab: burst(open_lab, "queue")),
@@ -240,4 +277,5 @@ PLAYS = [
     ("forty at random, steering", fuzz_in("steer")),
     ("forty at random, queued", fuzz_in("queue")),
     ("more at once than Hermes holds", more_than_it_holds),
+    ("switched over with a history, and back, and over", switched_over_and_back),
 ]
