@@ -5,6 +5,7 @@ connections would release their locks. A session that Holdfast has is left as it
 turn on it has all of it, and what Hermes did by itself since is recorded with its next turn.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ def bring_history(
     """Imports the sessions of this home that Holdfast does not have; None where Hermes has stored
     nothing yet.
     """
+    # Closing a file releases all locks that the process has on it, Hermes' own included.
+    assert "hermes_state" not in sys.modules, "not in a process of Hermes"
     state = home / "state.db"
     if not state.exists():
         return None

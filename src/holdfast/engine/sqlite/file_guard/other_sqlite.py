@@ -64,12 +64,23 @@ def _path_of(database: Any) -> str | None:
     return name
 
 
+def _is_open_here(path: str) -> bool:
+    """Whether a connection of apsw's has the file open, or may have."""
+    real = os.path.realpath(path)
+    for connection in apsw.connections():
+        try:
+            if os.path.realpath(connection.filename) == real:
+                return True
+        except apsw.Error:
+            return True  # at work in another thread, or just closed: it does not tell
+    return False
+
+
 def warn_of_earlier(path: str) -> None:
     """Says so when something in this process has the file open, and no connection of apsw's. On
     systems that don't tell which files are open, it says nothing.
     """
-    real = os.path.realpath(path)
-    if any(os.path.realpath(each.filename) == real for each in apsw.connections()):
+    if _is_open_here(path):
         return
     try:
         wanted = os.stat(path)
