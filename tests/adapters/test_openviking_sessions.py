@@ -168,7 +168,7 @@ def test_a_message_with_its_senders_id_is_added_once_whoever_asks(store):
     assert texts(handle.served().live) == ["Hello."] * 3
     other = said("Hello.", turn_id="t", source_message_ids=["m2"])
     changed = said("Hello!", turn_id="t", source_message_ids=["m1"])
-    assert anew(store).append([*other, *changed]).live_count == 5
+    assert anew(store).append([*other, *changed, *other]).live_count == 5
 
 
 def test_a_session_that_was_deleted_takes_no_more_and_begins_anew(store):
