@@ -22,9 +22,11 @@ SAMPLES = Path(__file__).parent / "samples" / "acp"
 class Wire:
     """Both ends of one connection. `to_client` and `to_agent` are all that went there."""
 
-    def __init__(self, store: holdfast.Store, *, meet: bool = True) -> None:
+    def __init__(
+        self, store: holdfast.Store, *, meet: bool = True, serves_load: bool = False
+    ) -> None:
         self.store = store
-        self.recording = Recording()
+        self.recording = Recording(serves_load=serves_load)
         self.problems: list[str] = []
         storage = SessionStorage(store, lambda session: f"acp:toy:{session}")
         self.recorder = Recorder(self.recording, storage, self.problems.append)

@@ -261,3 +261,26 @@ def test_ids_that_repeat_between_homes_are_two_sessions(db: Path, tmp_path: Path
         keys = sorted(each.key or "" for each in store.sessions())
     assert len(keys) == 2 and keys[0] != keys[1]
     assert all(key.startswith("acp:toy@") and key.endswith(":20261115_1") for key in keys)
+
+
+def test_a_session_can_be_loaded_from_the_store(db: Path, home: Path) -> None:
+    with Client(db, home) as client:
+        session = client.new()
+        waiting = client.begin(session, "One.", {"text": "Look:"}, {"call": "c1"}, {"hang": 1})
+        client.wait(lambda each: "tool_call" in str(each.updates))
+        client.cancel(session)
+        waiting()
+        shown = client.text()
+    with Client(db, home) as client:
+        client.load(session)
+        assert client.text() == ""  # the agent has forgotten it
+    with Client(db, home, "--serve-load") as client:
+        client.load(session)
+        assert client.text() == shown
+        assert "c1" in str(client.updates)
+        client.prompt(session, "Go on.", {"text": "Yes."})
+    assert [words for role, words in Found(db, session).told if role != "user"] == [
+        "Look: ",
+        "c1",
+        "Yes. ",
+    ]

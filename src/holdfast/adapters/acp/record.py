@@ -18,14 +18,15 @@ def record(
     command: Sequence[str],
     *,
     name: str | None = None,
+    serves_load: bool = False,
     say: Callable[[str], None],
     client: tuple[int, int] = (0, 1),
 ) -> int:
     """Runs the agent and passes on what it and the client at these descriptors say, until the
     agent has ended: its exit code, or minus the number of a signal. `say` is told what could not be
-    stored.
+    stored. With `serves_load`, loaded sessions are replayed from the store.
     """
-    recording = Recording()
+    recording = Recording(serves_load=serves_load)
     place = None if name is not None else place_of(os.environ)
 
     def key_of(session: str) -> str:

@@ -31,6 +31,7 @@ from holdfast.adapters.acp.wire import (
     Direction,
     Line,
     error_line,
+    notice_line,
     read,
     result_line,
 )
@@ -50,6 +51,7 @@ class PassedOn(msgspec.Struct, frozen=True):
     to_client: bytes = b""
     to_agent: bytes = b""
     after: Steps = ()
+    replays: str | None = None
 
 
 class Recorder:
@@ -72,6 +74,10 @@ class Recorder:
         for lines in _grouped(raws):
             with self._lock:
                 sent = self._taken(sender, lines)
+            if sent.replays is not None:
+                for update in self._storage.replayed(sent.replays):
+                    params = {"sessionId": sent.replays, "update": update}
+                    yield PassedOn(notice_line("session/update", params))
             yield sent
 
     def settle(self, sent: PassedOn) -> PassedOn:
@@ -100,10 +106,10 @@ class Recorder:
         # All are chunks of one message: what they say is stored at once.
         before: list[WireStep] = []
         after: list[WireStep] = []
+        is_shown = True
         for line in lines:
             verdict = self._recording.take(sender, line)
-            if not verdict.is_shown:
-                return PassedOn()
+            is_shown = verdict.is_shown
             after += verdict.after
             for step in verdict.before:
                 last = before[-1] if before else None
@@ -112,7 +118,7 @@ class Recorder:
                     before[-1] = msgspec.structs.replace(last, updates=updates)
                 else:
                     before.append(step)
-        verdict = LineVerdict(tuple(before), tuple(after))
+        verdict = LineVerdict(tuple(before), tuple(after), is_shown)
         return self._attempt(sender, lines, verdict)
 
     def _attempt(
@@ -124,8 +130,14 @@ class Recorder:
         # A defect of ours is a failure to store as well: nothing is shown that was not stored.
         except Exception as error:
             return self._failed(sender, lines, verdict.before[0].session, error)
-        forward = _raw(lines) if verdict.is_shown else b""
-        return PassedOn(forward, verdict.to_client, verdict.to_agent, verdict.after)
+        forward = _raw(lines) if verdict.instead is None else verdict.instead
+        return PassedOn(
+            forward if verdict.is_shown else b"",
+            verdict.to_client,
+            verdict.to_agent,
+            verdict.after,
+            verdict.replays,
+        )
 
     def _do(self, step: WireStep, lines: list[Line]) -> None:
         if isinstance(step, LoadBegan):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.acp.growing import ToStore
-from holdfast.adapters.acp.known import Known
+from holdfast.adapters.acp.known import REPLAYED, Known
 from holdfast.adapters.acp.steps import (
     LineKept,
     LineVerdict,
@@ -26,6 +26,7 @@ from holdfast.adapters.acp.wire import (
     Direction,
     Line,
     error_line,
+    line_of,
     notice_line,
     result_line,
 )
@@ -50,9 +51,13 @@ class PendingRequest(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """One connection between a client and an agent."""
+    """One connection between a client and an agent. With `serves_load`, a session that is loaded
+    is replayed from the store, and what the agent replays is withheld.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, serves_load: bool = False) -> None:
+        self._serves_load = serves_load
+        self._can_resume = False
         self.agent: dict[str, Any] = {}
         """What the agent says it is."""
         self.is_understood = True
@@ -94,10 +99,32 @@ class Recording:
                 told = self.refuse(line, words, "session_busy")
                 return LineVerdict(is_shown=False, to_client=told)
             self._from_client(line, talk, todo)
-        elif talk.given_up:
+            return self._resuming(line, talk, todo)
+        if talk.given_up:
             return self._unheard(line)
-        else:
-            self._from_agent(line, talk, todo)
+        is_withheld = self._is_withheld(line, talk)
+        self._from_agent(line, talk, todo)
+        return LineVerdict(tuple(todo.before), tuple(todo.after), not is_withheld)
+
+    def _is_withheld(self, line: Line, talk: Talk) -> bool:
+        """Whether an agent replays what the store is going to."""
+        if not self._serves_load or not talk.is_loading:
+            return False
+        update = fields(line.params.get("update"))
+        return (
+            line.method == "session/update" and update.get("sessionUpdate") in REPLAYED
+        )
+
+    def _resuming(self, line: Line, talk: Talk, todo: ToStore) -> LineVerdict:
+        """An agent that can't resume is asked to load; the client does not see its replay."""
+        if (
+            line.method == "session/resume"
+            and self._serves_load
+            and not self._can_resume
+        ):
+            talk.load(line, todo)
+            told = line_of({**line.message, "method": "session/load"})
+            return LineVerdict(tuple(todo.before), instead=told)
         return _verdict(todo)
 
     def _from_client(self, line: Line, talk: Talk, todo: ToStore) -> None:
@@ -143,7 +170,7 @@ class Recording:
                 return HIDDEN
             talk.answered(line, todo)
         elif asked.method in _OPENING:
-            self._opened(line, asked, talk, todo)
+            return self._opened(line, asked, talk, todo)
         elif asked.method == "session/fork" and talk is not None:
             into = line.result.get("sessionId")
             if isinstance(into, str):
@@ -153,24 +180,31 @@ class Recording:
     def _meet(self, line: Line) -> None:
         if line.error is None:
             self.agent = fields(line.result.get("agentInfo"))
+            capable = fields(line.result.get("agentCapabilities"))
+            self._can_resume = "resume" in fields(capable.get("sessionCapabilities"))
             version = line.result.get("protocolVersion", PROTOCOL)
             self.is_understood = version == PROTOCOL
 
     def _opened(
         self, line: Line, asked: PendingRequest, talk: Talk | None, todo: ToStore
-    ) -> None:
+    ) -> LineVerdict:
         session = asked.session or text(line.result.get("sessionId"))
-        if asked.method == "session/load" and talk is not None:
+        replays = None
+        if talk is not None and talk.is_loading:
             talk.loaded(line, todo)
-        if line.error is None and session:
-            # Servers of tools are given keys and tokens: they are not kept.
-            facts = {
-                "method": asked.method,
-                "cwd": asked.params.get("cwd"),
-                "agent": self.agent,
-                "answer": line.result,
-            }
-            todo.before.append(SessionOpened(session, facts))
+            if self._serves_load and asked.method == "session/load":
+                replays = session
+        if line.error is not None or not session:
+            return _verdict(todo)
+        # Servers of tools are given keys and tokens: they are not kept.
+        facts = {
+            "method": asked.method,
+            "cwd": asked.params.get("cwd"),
+            "agent": self.agent,
+            "answer": line.result,
+        }
+        todo.before.append(SessionOpened(session, facts))
+        return LineVerdict(tuple(todo.before), tuple(todo.after), replays=replays)
 
     def _kept(
         self, sender: Direction, line: Line, asked: PendingRequest | None

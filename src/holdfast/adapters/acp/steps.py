@@ -130,3 +130,7 @@ class LineVerdict(msgspec.Struct, frozen=True):
     """What the agent is told in the client's place."""
     to_client: bytes = b""
     """What the client is told in the agent's place."""
+    instead: bytes | None = None
+    """What is passed on in the place of the line."""
+    replays: str | None = None
+    """The session that is replayed from the store before the line is passed on."""

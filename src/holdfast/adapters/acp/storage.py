@@ -11,6 +11,7 @@ from typing import Any
 from holdfast import Message, PushStream, Session, Store, Turn
 from holdfast.adapters.acp import steps
 from holdfast.adapters.acp.known import Known, StoredPiece, wire_of
+from holdfast.adapters.acp.replay import replayed
 from holdfast.adapters.acp.talk import prompt_slot
 from holdfast.errors import HoldfastError, NotFound, SessionEnded
 from holdfast.formats.acp.messages import NAME, outcome_payload, record_payload
@@ -86,6 +87,11 @@ class SessionStorage:
         with contextlib.suppress(NotFound):
             return self._store.session(self._key_of(session), create=False)
         return None
+
+    def replayed(self, session: str) -> Iterator[dict[str, Any]]:
+        """The session as the updates of a load."""
+        found = self.stored(session)
+        return iter(()) if found is None else replayed(found)
 
     def give_up(self, session: str, error: BaseException) -> None:
         """Ends the turn that can't be stored. If the store can't take even that now, it will when

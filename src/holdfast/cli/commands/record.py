@@ -24,6 +24,9 @@ def options(parser: Parser) -> None:
         "NAME",
         "the agent's name in keys of sessions (default: what it says itself, and its home)",
     )
+    parser.add_switch(
+        "--serve-load", "replay loaded sessions from the store, not from the agent"
+    )
     parser.add_store()
 
 
@@ -41,7 +44,13 @@ def run(options: Any, out: Output) -> int:
         raise Stop(USAGE, "there is no command to record; put it after `--`.")
     with holdfast.open(options.store, tenant=options.tenant) as store:
         try:
-            code = record(store, command, name=options.name, say=out.say_wrapped)
+            code = record(
+                store,
+                command,
+                name=options.name,
+                serves_load=options.serve_load,
+                say=out.say_wrapped,
+            )
         except FileNotFoundError as missing:
             raise Stop(NOT_FOUND, f"There is no command `{command[0]}`.") from missing
     if code < 0:
