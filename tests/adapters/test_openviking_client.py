@@ -6,9 +6,10 @@ import threading
 import pytest
 
 import holdfast
-from holdfast.adapters.openviking import AsyncClient, Client
+from holdfast.adapters.openviking import AsyncClient, AsyncCommitHandle, Client, CommitHandle
 from holdfast.adapters.openviking.client.deliveries import DeliveryLog
 from holdfast.errors import BadArgument, InvalidMessage, StoreUnavailable
+from tidy import faces
 from viking_server import VikingServer
 
 KEY = "orchard"
@@ -439,6 +440,12 @@ def test_a_client_in_the_background_takes_up_what_the_last_one_left(viking, stor
     with Client(viking.url, store=store) as second:
         assert second.flush()
     assert viking.live(KEY) == numbers(0, 3)
+
+
+@pytest.mark.parametrize("one, other", [(Client, AsyncClient), (CommitHandle, AsyncCommitHandle)])
+def test_both_faces_have_the_same_names_and_parameters(one, other):
+    assert faces.twins(one, other) == []
+    assert faces.parameters(one) == faces.parameters(other) or one is CommitHandle
 
 
 def test_asyncio_has_the_same_names(viking, tmp_path):

@@ -169,9 +169,13 @@ class Client:
         """
         if not self._background:
             return self._flush_here(timeout_s)
+        tick = self._store._work.world.tick
+        began = tick()
         if self._resuming is not None:
             self._resuming.join(timeout_s)
         self._workers.wake_all()
+        if timeout_s is not None:
+            timeout_s = max(0.0, timeout_s - (tick() - began))
         return self._workers.wait_until_sent(timeout_s)
 
     def resume(self) -> int:
@@ -222,6 +226,8 @@ class Client:
         if self._background and not self._is_closing:
             self._workers.wait_until_sent(timeout_s)
         self._is_closing = True
+        if self._resuming is not None:
+            self._resuming.join()
         self._workers.close()
         if self._is_own:
             self._store.close()

@@ -3,12 +3,14 @@ a thread.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from holdfast.adapters.openviking.client.client import (
     AnySession,
+    AnyStore,
     Client,
     CommitHandle,
     Role,
@@ -21,14 +23,41 @@ class AsyncClient:
     `Client` takes.
     """
 
-    def __init__(self, url: str = "http://127.0.0.1:1933", **options: Any) -> None:
-        self._url, self._options = url, options
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:1933",
+        *,
+        store: AnyStore = "holdfast.db",
+        api_key: str | None = None,
+        account: str | None = None,
+        user: str | None = None,
+        background: bool = True,
+        timeout_s: float = 300,
+        grace_s: float = 30,
+        threads: int = 2,
+        on_problem: Callable[[str, str], object] | None = None,
+    ) -> None:
+        self._make = partial(
+            Client,
+            url,
+            store=store,
+            api_key=api_key,
+            account=account,
+            user=user,
+            background=background,
+            timeout_s=timeout_s,
+            grace_s=grace_s,
+            threads=threads,
+            on_problem=on_problem,
+        )
         self._client: Client | None = None
+        self._opening = asyncio.Lock()
 
     async def _own(self) -> Client:
-        # Opening a store may wait for a disk.
-        if self._client is None:
-            self._client = await asyncio.to_thread(Client, self._url, **self._options)
+        # Opening a store may wait for a disk, and two tasks may be the first at once.
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._make)
         return self._client
 
     async def add_message(
@@ -36,12 +65,27 @@ class AsyncClient:
         session: AnySession,
         role: Role,
         content: str | None = None,
-        **options: Any,
+        *,
+        parts: Sequence[Mapping[str, Any]] | None = None,
+        created_at: str | None = None,
+        peer_id: str | None = None,
+        turn_id: str | None = None,
+        message_kind: str | None = None,
+        event_id: str | int | None = None,
     ) -> str:
         """Stores a message and returns its id; see `Client.add_message`."""
         client = await self._own()
         return await asyncio.to_thread(
-            client.add_message, session, role, content, **options
+            client.add_message,
+            session,
+            role,
+            content,
+            parts=parts,
+            created_at=created_at,
+            peer_id=peer_id,
+            turn_id=turn_id,
+            message_kind=message_kind,
+            event_id=event_id,
         )
 
     async def add_messages(
@@ -51,10 +95,14 @@ class AsyncClient:
         client = await self._own()
         return await asyncio.to_thread(client.add_messages, session, messages)
 
-    async def commit(self, session: AnySession, **options: Any) -> "AsyncCommitHandle":
+    async def commit(
+        self, session: AnySession, *, event_id: str | int | None = None, **options: Any
+    ) -> "AsyncCommitHandle":
         """Asks for a commit; see `Client.commit`."""
         client = await self._own()
-        handle = await asyncio.to_thread(client.commit, session, **options)
+        handle = await asyncio.to_thread(
+            client.commit, session, event_id=event_id, **options
+        )
         return AsyncCommitHandle(handle)
 
     async def send(self, session: AnySession) -> None:
