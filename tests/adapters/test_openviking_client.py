@@ -189,7 +189,7 @@ def test_a_refused_message_takes_away_nothing_but_itself(viking, client):
 
 def test_a_session_that_is_refused_makes_no_message_a_refused_one(viking, client):
     add(client, *numbers(0, 3), key="bad-session")
-    assert not client.flush(0)
+    assert not client.flush(0.5)  # time for more tries than a refusal takes
     report = client.report("bad-session")
     assert report.refused == [] and report.unsent == 3 and "400" in report.problem
 
