@@ -12,6 +12,7 @@ import hermes_modules
 import pytest
 
 import holdfast
+from holdfast.adapters.hermes import turns
 from holdfast.adapters.hermes.rows import backlog
 from holdfast.adapters.hermes.serving import serving_at
 
@@ -204,6 +205,21 @@ def test_a_fork_that_shares_a_session_stores_nothing(hermes):
 def test_a_turn_that_hermes_resumes_by_itself_has_no_question(hermes):
     say(hermes, "[System note: resumed]", ["Where were we?"], persist_user_message="")
     assert transcript(hermes) == [("assistant", "Where were we?", "complete")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which?",
+        "Which?\n\n[System note: resumed.]",
+        "[System note: resumed.]\n\nWhich?",
+        "[System note: one.]\n\nWhich?\n\n[System note: two [sic].\n\nMore.]",
+    ],
+)
+def test_notes_of_hermes_are_no_words_of_the_user(text):
+    assert turns.without_notes(text) == "Which?"
+    assert turns.without_notes("[System note: resumed.]") == ""
+    assert turns.without_notes("[System note: what is that?") == "[System note: what is that?"
 
 
 def test_what_was_said_before_holdfast_was_there_stands_first(hermes):

@@ -54,6 +54,7 @@ PATIENCE_S = 1800
 _NUDGES = ("_verification_stop_synthetic", "_pre_verify_synthetic")
 """Hermes' marks on words that it says to the model itself, and takes away before it writes."""
 
+_NOTE = "[System note:"
 _CONTINUE = (
     "[System: The previous response was cut off",
     "[System: Your previous response was truncated",
@@ -139,9 +140,23 @@ def _said(
         if is_scaffolding(live) or any(live.get(mark) for mark in _NUDGES):
             continue
         words = plain(live, _overriding(agent, live, index))
+        if words["role"] == "user" and isinstance(words["content"], str):
+            words["content"] = without_notes(words["content"])
         if words["role"] != "user" or _is_asked(words["content"]):
             said.append((live, words))
     return unmerged(said)
+
+
+def without_notes(text: str) -> str:
+    """What a user has said, without the notes that Hermes puts before and after it. It keeps them out
+    of its rows, but not of a question that it joins to an unanswered one.
+    """
+    while text.startswith(_NOTE) and "]\n\n" in text:
+        text = text.partition("]\n\n")[2]
+    while text.endswith("]") and f"\n\n{_NOTE}" in text:
+        text = text.rpartition(f"\n\n{_NOTE}")[0]
+    is_note = text.startswith(_NOTE) and text.endswith("]")
+    return "" if is_note else text
 
 
 def _is_asked(content: Any) -> bool:
