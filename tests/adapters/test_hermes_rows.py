@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 
 import hermes_modules
 import pytest
@@ -86,6 +87,18 @@ def test_a_refused_row_waits_through_a_restart_and_is_written_once(db, monkeypat
     assert loaded(db) == ["One.", "Two."]
     fill(db, "Three.")
     assert loaded(db) == transcript(db) == ["One.", "Two.", "Three."]
+
+
+def test_refused_rows_are_written_though_nobody_asks_for_them(db, monkeypatch):
+    monkeypatch.setattr(backlog, "AGAIN_S", 0)
+    with sqlite3.connect(db.db_path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        fill(db, "One.", "Two.")
+        [thread] = [each for each in threading.enumerate() if each.name == "hermes-backlog"]
+        other.execute("ROLLBACK")
+    thread.join(20)
+    written = db._conn.execute("SELECT content FROM messages ORDER BY id").fetchall()
+    assert written == [("One.",), ("Two.",)]
 
 
 def test_a_refused_row_does_not_make_the_next_one_wait(db):

@@ -93,7 +93,7 @@ def _appending(base: Any) -> Callable[..., int]:
                 return int(append(self, **row))
             except Exception as error:
                 log.warning("a row of %s is kept for later: %s", session_id, error)
-        serving.backlog.add("append_message", row)
+        _keep(self, base, serving, "append_message", row)
         return REFUSED
 
     return append_message
@@ -126,12 +126,20 @@ def _is_known(serving: Serving, row: dict[str, Any]) -> bool:
 
 def _write_backlog(db: Any, base: Any, serving: Serving, *, look: bool) -> bool:
     """Writes the rows that wait; whether none is left."""
+    return serving.backlog.write(functools.partial(_make, db, base), look=look)
 
-    def make(call: str, named: dict[str, Any]) -> None:
-        if call != "append_message" or not _has_row(db, named):
-            getattr(base, call)(db, **named)
 
-    return serving.backlog.write(make, look=look)
+def _keep(
+    db: Any, base: Any, serving: Serving, call: str, named: dict[str, Any]
+) -> None:
+    """Keeps a call that was refused, and has it tried again."""
+    serving.backlog.add(call, named)
+    serving.backlog.write_later(functools.partial(_make, db, base))
+
+
+def _make(db: Any, base: Any, call: str, named: dict[str, Any]) -> None:
+    if call != "append_message" or not _has_row(db, named):
+        getattr(base, call)(db, **named)
 
 
 def _has_row(db: Any, row: dict[str, Any]) -> bool:
@@ -204,9 +212,8 @@ def _promoting(base: Any) -> Callable[..., bool]:
         # It says no for an error, too: a session that has not ended was to be ended.
         session = self.get_session(session_id) if serving is not None else None
         if serving is not None and session and session.get("ended_at") is None:
-            serving.backlog.add(
-                "promote_to_session_reset", {"session_id": session_id, "reason": reason}
-            )
+            named = {"session_id": session_id, "reason": reason}
+            _keep(self, base, serving, "promote_to_session_reset", named)
         return False
 
     return promote_to_session_reset

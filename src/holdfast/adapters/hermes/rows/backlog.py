@@ -6,12 +6,17 @@ it is written.
 """
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from holdfast import Message, Session, Store
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.runtime.clock import World
+
+Make = Callable[[str, dict[str, Any]], None]
+"""Makes a call of `SessionDB`; raises when it is refused."""
 
 KEY = "hermes-backlog"
 AGAIN_S = 5.0
@@ -26,6 +31,8 @@ class Backlog:
         self._world = world
         self._refused_at = float("-inf")
         self._may_wait = True
+        self._lock = threading.RLock()
+        self._is_tried = False
 
     def add(self, call: str, named: dict[str, Any]) -> None:
         """Keeps a call that was refused."""
@@ -39,26 +46,56 @@ class Backlog:
         """Whether a call was refused just now, so that the next one is not tried."""
         return self._world.tick() - self._refused_at < AGAIN_S
 
-    def write(self, make: Callable[[str, dict[str, Any]], None], *, look: bool) -> bool:
+    def write(self, make: Make, *, look: bool) -> bool:
         """Makes the calls that wait, in order; whether none is left. With `look`, those of other
         processes, too.
         """
-        if not (look or self._may_wait):
+        # One at a time: two threads would write the same rows.
+        with self._lock:
+            if not (look or self._may_wait):
+                return True
+            session = self._session()
+            waiting = session.pending() if session is not None else []
+            for message in waiting:
+                if not self._is_made(make, message):
+                    return False
+                self._settle(session, message)
+            self._may_wait = False
             return True
-        session = self._session()
-        waiting = session.pending() if session is not None else []
-        for message in waiting:
-            if self.is_closed:
-                return False
-            kept = json.loads(message.text)
-            try:
-                make(kept["call"], kept["named"])
-            except Exception:
-                self._refused_at = self._world.tick()
-                return False
-            self._settle(session, message)
-        self._may_wait = False
+
+    def _is_made(self, make: Make, message: Message) -> bool:
+        if self.is_closed:
+            return False
+        kept = json.loads(message.text)
+        try:
+            make(kept["call"], kept["named"])
+        except Exception:
+            self._refused_at = self._world.tick()
+            return False
         return True
+
+    def write_later(self, make: Make) -> None:
+        """Has a thread try again and again: nothing may be written for a long time."""
+        with self._lock:
+            if self._is_tried:
+                return
+            self._is_tried = True
+        # It must not keep the process from ending: the next one finds what is left.
+        threading.Thread(
+            target=self._keep_trying, args=(make,), name="hermes-backlog", daemon=True
+        ).start()
+
+    def _keep_trying(self, make: Make) -> None:
+        try:
+            while True:
+                time.sleep(AGAIN_S + 0.1)
+                if self.write(make, look=True):
+                    return
+        except HoldfastError:
+            # The store is closed, or fails itself.
+            return
+        finally:
+            self._is_tried = False
 
     def _session(self) -> Session | None:
         try:
