@@ -83,6 +83,7 @@ def _appending(base: Any) -> Callable[..., int]:
         row = {"session_id": session_id, "role": role, "content": content, **named}
         if serving is None:
             return int(append(self, **row))
+        # An agent's list was recorded as a whole, with the identity that a row does not have.
         if not getattr(_thread, "recorded", False):
             if _is_known(serving, row):
                 return REFUSED
@@ -263,6 +264,7 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
 def _write_missing(db: Any, base: Any, session_id: str, turn: LastTurn) -> None:
     said = [message for message in turn.messages if message.role in ROLES]
     stored = [Row(message.role, _text(message.payload)) for message in said]
+    # A few more than there can be: rows of the turn before may stand between.
     count = missing(stored, _last_rows(db, session_id, len(stored) + 8))
     for message in said[len(said) - count :]:
         row = {**(message.payload or {}), "role": message.role}

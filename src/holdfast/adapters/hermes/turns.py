@@ -87,6 +87,7 @@ def patch_run_agent(module: ModuleType) -> None:
         if serving_of(self) is None:
             return flush(self, messages, conversation_history)
         record(self, messages, is_scaffolding)
+        # Also where that has failed: then at least Hermes' own rows have it.
         with recorded():
             return flush(self, messages, conversation_history)
 
@@ -271,6 +272,7 @@ class AgentCall:
 
     def _inside(self, agent: Any, conversation: Conversation, turn: Turn) -> Any:
         result: Any = None
+        # Where receipts that steer it look for the turn, and a second call finds out who is at work.
         set_running_turn(agent, turn)
         _at_work[conversation.session_id] = agent
         try:

@@ -64,6 +64,7 @@ class Backlog:
             return True
 
     def _is_made(self, make: Make, message: Message) -> bool:
+        # The first one that is refused ends the round: rows keep their order.
         if self.is_closed:
             return False
         kept = json.loads(message.text)

@@ -93,6 +93,7 @@ def missing(stored: Sequence[Row], rows: Sequence[Row]) -> int:
         for index, row in enumerate(left):
             if _is_row_of(row, message):
                 known = place + 1
+                # Rows are in the order of what was said: none before this one is of what follows.
                 del left[: index + 1]
                 break
     return len(stored) - known

@@ -97,17 +97,13 @@ class Conversation:
 
     def _bind(self, said: list[Said]) -> None:
         """Finds which of the new dicts are stored already, and stores those of the running turn."""
-        fresh = [(live, words) for live, words in said if not self._list.has(live)]
+        fresh = [each for each in said if not self._list.has(each[0])]
         self._bind_asked(fresh)
         self._bind_joined(said)
-        # Hermes writes its list before it asks the model: at first it ends with the question.
-        if self._before is None and said:
-            self._before = said[-1][0]
-        places = [place for place, each in enumerate(said) if each[0] is self._before]
-        of_turn: list[Said] = []
-        if places and self.turn is not None:
-            of_turn = said[places[-1] + 1 :]
+        of_turn = self._of_turn(said)
+        own = {id(live) for live, _ in of_turn}
         last = self._last_answer(of_turn)
+        # One after the other, in the order of the list: the log has them in that order, too.
         for live, words in fresh:
             speech = self._spoken_as(words)
             # What Hermes has changed the words of: its newest answer is what was spoken last.
@@ -115,20 +111,35 @@ class Conversation:
                 speech = self._speech
             if speech is not None:
                 self._claim(live, words, speech)
-            elif not self._bind_cut(live, words) and any(
-                live is other for other, _ in of_turn
-            ):
+            elif self._bind_cut(live, words):
+                continue
+            elif id(live) in own:
                 self._add(live, words)
+
+    def _of_turn(self, said: list[Said]) -> list[Said]:
+        """What the running turn has added to the list."""
+        # Hermes writes its list before it asks the model: at first it ends with the question.
+        if self._before is None and said:
+            self._before = said[-1][0]
+        if self.turn is None:
+            return []
+        for place in reversed(range(len(said))):
+            if said[place][0] is self._before:
+                return said[place + 1 :]
+        # A compaction has made other dicts of all: `record` knows them by their words.
+        return []
 
     def _last_answer(self, of_turn: list[Said]) -> Live | None:
         for live, _ in reversed(of_turn):
             if live.get("role") == "assistant":
+                # One that is known has had its stream.
                 return None if self._list.has(live) else live
         return None
 
     def _add(self, live: Live, words: Payload) -> None:
         """A message that the running turn has stored by now; late, where another has taken over."""
         assert self.turn is not None
+        # It is stored then all the same; that the turn is over, the next piece to be shown tells.
         with contextlib.suppress(Overtaken):
             self.turn.add(words, FORMAT)
         self._list.bind(live, [words.copy()])
@@ -166,13 +177,15 @@ class Conversation:
             self._speech = None
         else:
             self._unclaimed.remove(speech)
+        # Hermes gives an answer that was cut off no reason for its end.
         finish = live.get("finish_reason")
         speech.close(words, finish=str(finish) if finish else None)
         self._list.bind(live, [speech.payload()])
 
     def _bind_cut(self, live: Live, words: Payload) -> bool:
         for payload in self._cut_before:
-            if _text(payload) == _text(words):
+            is_answer = words["role"] == "assistant"
+            if is_answer and _text(payload) == _text(words):
                 self._cut_before.remove(payload)
                 self._list.bind(live, [payload])
                 return True
