@@ -11,10 +11,11 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from importlib import import_module
 from pathlib import Path
 
-from torture.live.table import Table
+from torture.live.table import Outcome, Table
 from torture.systems.environment import install
 
 NAMES = ("goose", "hermes", "openviking")
@@ -61,12 +62,21 @@ def _play(rows, wanted) -> Table:
         outcomes = []
         for served in (False, True):
             with tempfile.TemporaryDirectory(prefix="holdfast-live-") as folder:
-                outcomes.append(row.play(Path(folder), served))
+                outcomes.append(_played(row, Path(folder), served))
         table.lines.append((row, *outcomes))
         said = "right" if outcomes[1].right else f"wrong: {outcomes[1].why}"
         took = time.monotonic() - started
         print(f"{row.name}: {said} ({took:.0f} s)", file=sys.stderr, flush=True)
     return table
+
+
+def _played(row, folder, served) -> Outcome:
+    """What became of a row. One that ends with an error is wrong, and the others go on."""
+    try:
+        return row.play(folder, served)
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome("-", "-", None, False, f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":
