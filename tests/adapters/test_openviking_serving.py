@@ -5,6 +5,7 @@ gets killed.
 import json
 import os
 import signal
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -314,3 +315,11 @@ def test_an_address_that_others_can_reach_needs_a_file_of_keys(tmp_path):
     done = command("serve-openviking", tmp_path / "open.db", "--token-file", keys)
     assert done.code == 2 and "chmod 600" in done.err
     assert "long-enough" not in done.err
+
+
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "holdfast.adapters.openviking.server.serve", raising=False)
+    done = command("serve-openviking", tmp_path / "none.db")
+    assert done.code == 2 and "pip install 'holdfast[server]'" in done.err
+    assert list(tmp_path.iterdir()) == []

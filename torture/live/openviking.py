@@ -314,7 +314,11 @@ def _words(messages: list[dict[str, Any]]) -> list[str]:
 def _lines(file: Path) -> list[str]:
     if not file.exists():
         return []
-    return _words([json.loads(line) for line in file.read_text().split("\n") if line])
+    messages = []
+    for line in file.read_text(errors="replace").split("\n"):
+        with suppress(ValueError):  # torn by the kill: what it said is lost
+            messages.append(json.loads(line))
+    return _words(messages)
 
 
 def _lost_clear(setting: Setting) -> Outcome:
