@@ -60,6 +60,7 @@ def rows(environment: Path) -> Iterable[Row]:
         agent = make(environment)
         for name, scene in SCENES.items():
             yield Row(f"{agent.name}: {name}", partial(_play, agent, scene))
+        yield Row(f"{agent.name}: loaded from the store", partial(_loaded, agent))
         if isinstance(agent, Goose):
             yield Row("goose: carried on from an export", partial(_carried_on, agent))
 
@@ -122,6 +123,28 @@ def _carried_on(agent: Goose, folder: Path, served: bool) -> Outcome:
             refused = check(agent.format, sent)
             wrong += [f"the next request: {each}" for each in refused]
             return _outcome(shown, kept, not refused, wrong)
+    except Trouble as trouble:
+        return Outcome("-", "-", None, False, str(trouble))
+
+
+def _loaded(agent: Agent, folder: Path, served: bool) -> Outcome:
+    """After two cancels the session is loaded again; with Holdfast, the store replays it. What the
+    client is shown then is what it was shown before.
+    """
+    try:
+        with Stage(agent, folder, served=served, serves_load=True) as stage:
+            scenes.cancel_twice(stage)
+            shown = stage.told().turns
+            stage.connect(load=True).hang_up()
+            stage.connect(load=True).hang_up()
+            told = stage.told()
+            wrong = [f"lost {each}" for each in missing(shown, told.replays[-1])]
+            wrong += [f"doubled {each}" for each in doubled(told.replays[-1])]
+            refused = stage.problems() if served else []
+            if served:
+                wrong += [*differences(told.turns, stage.stored()), *refused]
+            valid = not refused if served else None
+            return _outcome(shown, told.replays[-1], valid, wrong)
     except Trouble as trouble:
         return Outcome("-", "-", None, False, str(trouble))
 

@@ -49,6 +49,23 @@ def cancel_in_a_tool(stage: Stage) -> None:
     client.hang_up()
 
 
+def cancel_twice(stage: Stage) -> None:
+    """In an answer, and in a tool."""
+    client = opened(stage)
+    waiting = client.prompt(stage.session, stage.prompt({"hold": HELD}))
+    stage.until_held(client)
+    client.cancel(stage.session)
+    answered(waiting, "the cancelled prompt")
+    stage.model.go_on.set()
+    step = {"text": "I will look.", "tools": [stage.slow()]}
+    waiting = client.prompt(stage.session, stage.prompt(step, {"text": "Never said."}))
+    stage.until_running(client)
+    client.cancel(stage.session)
+    answered(waiting, "the cancelled prompt")
+    stage.let_go()
+    client.hang_up()
+
+
 def cancel_while_asked(stage: Stage) -> None:
     client = opened(stage)
     client.permission = None

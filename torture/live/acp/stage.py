@@ -24,9 +24,19 @@ Json = dict[str, Any]
 
 
 class Stage:
-    """One agent, played once. `asks`: it wants a permission before it runs anything."""
+    """One agent, played once. `asks`: it wants a permission before it runs anything;
+    `serves_load`: with Holdfast, a session that is loaded is replayed from the store.
+    """
 
-    def __init__(self, agent: Agent, folder: Path, *, served: bool, asks: bool = False) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        folder: Path,
+        *,
+        served: bool,
+        asks: bool = False,
+        serves_load: bool = False,
+    ) -> None:
         self.agent = agent
         self.served = served
         self.store = folder / "holdfast.db"
@@ -37,6 +47,7 @@ class Stage:
         self.session = ""
         self._ledger = folder / "ledger"
         self._asks = asks
+        self._serves_load = serves_load
         self._prompts = 0
         self._outputs = 0
         self._clients: list[Client] = []
@@ -58,6 +69,8 @@ class Stage:
         command = self.agent.command()
         if self.served:
             recorder = [sys.executable, "-m", "holdfast.cli.main", "record"]
+            if self._serves_load:
+                recorder.append("--serve-load")
             command = [*recorder, "--store", str(self.store), "--", *command]
         client = Client(command, self.settings(), self.work, self._ledger)
         self._clients.append(client)
