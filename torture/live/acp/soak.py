@@ -59,24 +59,28 @@ class _Run:
             if number % 25 == 24:
                 said = f"{self._stage.agent.name}: {number + 1} of {messages}"
                 print(said, file=sys.stderr, flush=True)
-        # Whoever looks next ends what a kill has left open.
-        self._client = self._client or self._connect()
-        self._leave(self._client)
+        self._leave(self._client or self._connect())
 
     def _begin(self) -> None:
-        if self._client is not None:
-            self._leave(self._client)
-        self._client = self._stage.connect()
-        self._sessions.append(self._stage.session)
+        """Another session. Somebody looks at the last one first: what a kill has left open there
+        is ended by whoever looks next.
+        """
+        if self._sessions:
+            self._leave(self._client or self._connect())
+        self._client = self._open()
 
     def _connect(self) -> Client:
         """The same session in a new process; another one where the agent itself has lost it."""
         try:
             self._client = self._stage.connect(load=True)
         except Trouble:
-            self._begin()
-        assert self._client is not None
+            self._client = self._open()
         return self._client
+
+    def _open(self) -> Client:
+        client = self._stage.connect()
+        self._sessions.append(self._stage.session)
+        return client
 
     # Turns, and what happens to them.
 
@@ -123,7 +127,8 @@ class _Run:
         stage = self._stage
         stage.hold_again()
         seen = len(client.shown)
-        step: Json = {"hold": f"{self._words()} {HELD}"}
+        # Each with an end of its own, so that it is known again.
+        step: Json = {"hold": f"{self._words()} {HELD} {seen} {self._dice.random()}"}
         waiting = client.prompt(stage.session, stage.prompt(step))
         stage.until_held(client, since=seen)
         return waiting

@@ -12,7 +12,7 @@ from holdfast.parts import Call, Result, Text, Thinking
 from holdfast.testing.providers import check
 from torture.live.acp.agents import Agent, surroundings
 from torture.live.acp.client import Client, children, family, kill_all, wait_for_end
-from torture.live.acp.ledger import OUTPUT, Told, Turn, told
+from torture.live.acp.ledger import NUMBER, OUTPUT, Told, Turn, told
 from torture.live.acp.model import Model
 from torture.systems.judging import Trouble, examined
 from torture.systems.scripted import do
@@ -196,25 +196,31 @@ class Stage:
 
 
 def turns_of(session: holdfast.Session) -> list[Turn]:
-    """A transcript as turns, in their order. A prompt that waits for its turn is one by itself; one
-    that was refused is none.
+    """A transcript as turns, in their order. A prompt that waits for its turn is one by itself, and
+    so is one whose turn was killed before it began: the next turn took it along. One that was
+    refused is none.
     """
     places = {info.id: info.number for info in session.turns()}
-    found: dict[str, Turn] = {}
+    found: list[tuple[int, Turn]] = []
+    current: dict[str, Turn] = {}
     late: list[holdfast.Message] = []
     for message in session.transcript():
         if message.turn is None and message.role == "tool":
             late.append(message)
-        elif message.turn is not None or message.labels.get("visible_to_model") is not False:
-            turn = found.setdefault(message.turn or message.id, Turn(""))
-            if message.role == "user" and not turn.prompt:
-                turn.prompt = message.text
-            else:
-                _add(turn, message)
+            continue
+        if message.turn is None and message.labels.get("visible_to_model") is False:
+            continue
+        id = message.turn or message.id
+        is_prompt = message.role == "user" and NUMBER.search(message.text)
+        if is_prompt or id not in current:
+            current[id] = Turn(message.text if message.role == "user" else "")
+            found.append((places.get(id, len(places) + 1), current[id]))
+        if message.role != "user":
+            _add(current[id], message)
+    turns = [turn for _, turn in sorted(found, key=lambda pair: pair[0])]
     for message in late:
-        _add_late(list(found.values()), message)
-    known = [(places.get(id, len(places) + 1), turn) for id, turn in found.items()]
-    return [turn for _, turn in sorted(known, key=lambda pair: pair[0])]
+        _add_late(turns, message)
+    return turns
 
 
 def _add_late(turns: list[Turn], message: holdfast.Message) -> None:
