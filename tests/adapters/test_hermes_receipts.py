@@ -51,6 +51,7 @@ async def busy(world):
     await world.starts()
 
 
+@pytest.mark.slow
 def test_a_message_is_stored_before_hermes_sees_it(play):
     async def scene(world):
         handle = world.runner._handle_message
@@ -98,6 +99,7 @@ def test_without_receipts_the_same_gateway_loses_one(tmp_path):
     assert len(set(world.agent.asked)) == 5
 
 
+@pytest.mark.slow
 def test_more_than_hermes_holds_wait_in_the_store(play):
     texts = [f"Number {number:02d}." for number in range(40)]
 
@@ -112,6 +114,7 @@ def test_more_than_hermes_holds_wait_in_the_store(play):
     assert told == ["First.", *texts]
 
 
+@pytest.mark.slow
 def test_a_message_that_is_delivered_twice_is_answered_once(play):
     async def scene(world):
         await world.say("Once.", id="same")
@@ -305,6 +308,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_what_was_queued_when_the_gateway_was_killed_gets_its_turns_after_a_start(play, tmp_path):
     with child(KILLED, tmp_path, hermes_gateway.__file__.rpartition("/")[0]) as gateway:
         gateway.wait_for("queued")
@@ -327,6 +331,7 @@ def test_what_was_queued_when_the_gateway_was_killed_gets_its_turns_after_a_star
     assert waiting(world) == []
 
 
+@pytest.mark.slow
 def test_messages_of_a_living_process_are_left_to_it(play, tmp_path):
     async def scene(world):
         await world.runner._drain_startup_restore_queue()
