@@ -23,12 +23,14 @@
 
 and two warnings, of a store which works and is not what it was meant to be: `WeaklyReplicated`, `OpenToOthers`.
 
-The docstring of a class is its message: the fields are put into the braces. Each class has a
-stable `code`, keeps its fields as attributes, and pickles.
+The docstring of a class is its message: the fields are put into the braces, long ones shortened.
+Each class has a stable `code`, keeps its fields as attributes, and pickles.
 """
 
 import re
 from typing import Any, ClassVar
+
+_QUOTED_MAX = 500
 
 
 class _Coded(Exception):
@@ -54,12 +56,22 @@ def _sentence(kind: type[_Coded], fields: dict[str, Any]) -> str:
     text = " ".join((kind.__doc__ or "").split())
     told = re.sub(
         r"\{(\w+)\}",
-        lambda field: str(fields.get(field[1], getattr(kind, field[1], field[0]))),
+        lambda field: _quoted(fields.get(field[1], getattr(kind, field[1], field[0]))),
         text,
     )
     return told.encode(
         "utf-8", "backslashreplace"
     ).decode()  # lone surrogates could not be printed
+
+
+def _quoted(value: Any) -> str:
+    """A field as it stands in a sentence: an id from outside may be megabytes long, and the
+    sentence is for people and their logs. The attribute has all of it.
+    """
+    text = str(value)
+    if len(text) <= _QUOTED_MAX:
+        return text
+    return f"{text[:_QUOTED_MAX]}… ({len(text):,} characters)"
 
 
 class HoldfastError(_Coded):

@@ -1,7 +1,7 @@
 """`Session.turn(take=…)`: a turn that takes just these messages of the inbox, and leaves the rest."""
 
 import asyncio
-import contextlib
+import gc
 import threading
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast.errors import BadArgument, NotFound, TurnInterrupted
 from holdfast.testing.oracle import judge
-from looking import other_handle, when
+from looking import other_handle
 
 LIMIT_S = 60.0
 
@@ -104,25 +104,6 @@ def test_of_two_that_name_one_message_one_has_it(store, where):
     assert [m.text for m in store.session("k").transcript()] == ["once", "mine"]
 
 
-def test_a_message_that_another_caller_waits_with_is_not_taken(store):
-    session = store.session("k")
-    waiter = threading.Thread(target=lambda: leave(store.session("k").turn("theirs")))
-    with pytest.raises(TurnInterrupted), session.turn("running") as turn:
-        waiter.start()
-        when(session, lambda: session.pending())
-        [theirs] = session.pending()
-        turn.say("ran")
-        with pytest.raises(NotFound):
-            session.turn(take=[theirs], on_busy="interrupt")
-    waiter.join(LIMIT_S)
-    assert waiting(session) == []
-
-
-def leave(turn):
-    with contextlib.suppress(TurnInterrupted), turn:
-        turn.say("answered")
-
-
 @pytest.mark.parametrize("wrong", ["abc", b"abc", 7, [7], [None], [""], [[]], {"a": 1}, object()])
 def test_what_names_no_messages_is_refused(store, wrong):
     session = store.session("k")
@@ -142,3 +123,28 @@ def test_taking_on_an_event_loop(where):
             return [message.text for message in await session.pending()]
 
     assert asyncio.run(scene()) == ["two"]
+
+
+def test_only_a_turn_that_was_abandoned_gives_back_what_it_took(where):
+    """The others have it: the next turns see it in their context."""
+    with holdfast.open(where) as store:
+        session = store.session("k")
+        for cut in (ValueError, KeyboardInterrupt):
+            store.accept("k", cut.__name__)
+            with pytest.raises(cut), session.turn():
+                raise cut
+        store.accept("k", "interrupted")
+        with session.turn() as turn:
+            turn.interrupt("enough")
+        store.accept("k", "stopped")
+        with pytest.raises(TurnInterrupted), session.turn():
+            session.stop()
+        assert waiting(session) == []
+        store.accept("k", "dropped")
+        turn = session.turn()
+        del turn
+        gc.collect()
+        assert waiting(session) == ["dropped"]
+        with session.turn() as turn:
+            texts = "\n\n".join(asked(turn))
+            assert texts == "ValueError\n\nKeyboardInterrupt\n\ninterrupted\n\nstopped\n\ndropped"

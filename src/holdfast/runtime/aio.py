@@ -189,7 +189,9 @@ class AsyncSession:
                     yield event
 
     def pending(self) -> Awaitable[list[Message]]:
-        """The messages in the inbox: accepted, and not yet taken into a turn."""
+        """The messages in the inbox: accepted, and not yet taken into a turn. Those that callers of
+        `turn` wait with are among them: only their own turns take them.
+        """
         return arun(read_session.pending(self._log))
 
     def calls(self) -> Awaitable[list[ToolCall]]:

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, TypeVar, get_args
 
 from holdfast.domain.arguments import (
+    ID_MAX,
     Durability,
     OnBusy,
     Rule,
@@ -159,7 +160,8 @@ def _chunk(parameter: str, value: Any) -> Any:
 
 def _messages_named(parameter: str, value: Any) -> Any:
     takes = "a list of messages that wait: ids, messages or receipts"
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+    words = str | bytes | bytearray | memoryview
+    if not isinstance(value, Sequence) or isinstance(value, words):
         raise refuse(parameter, takes, value)
     wanted = []
     for each in value:
@@ -168,8 +170,8 @@ def _messages_named(parameter: str, value: Any) -> Any:
         for field in ("message_id", "id"):
             if not isinstance(named, str):
                 named = getattr(each, field, None)
-        if not isinstance(named, str) or not named:
-            given = f"a list with {kind_of(each)} in it"
+        if not isinstance(named, str) or not 0 < len(named) <= ID_MAX:
+            given = f"a list with {kind_of(named if named else each)} in it"
             raise BadArgument(parameter=parameter, takes=takes, given=given)
         session = getattr(each, "session_id", None)
         if not isinstance(session, str):

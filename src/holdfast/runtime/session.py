@@ -67,9 +67,12 @@ class Session:
 
         While another turn runs, `on_busy` says whether to "wait" for it (the message is in the
         inbox meanwhile), to "interrupt" it and take over, or to "refuse" with `SessionBusy`. An
-        `event_id` that came before raises `AlreadyAccepted`. With `take`, just those messages of
-        the inbox are taken; one that does not wait raises `NotFound`, and nothing is started. A
-        receipt may be of another session: its message is brought along in the same transaction.
+        `event_id` that came before raises `AlreadyAccepted`.
+
+        With `take`, just those messages of the inbox are taken. A receipt may be of another
+        session: its message is brought along in the same transaction. One that does not wait, or
+        that another caller waits with, raises `NotFound`: nothing is written, and no turn is
+        interrupted. So `message` is stored when the turn starts, not while it waits.
         """
         wish = TurnRequest(
             self._log.world,
@@ -155,7 +158,9 @@ class Session:
         return follow(self._log, after)
 
     def pending(self) -> list[Message]:
-        """The messages in the inbox: accepted, and not yet taken into a turn."""
+        """The messages in the inbox: accepted, and not yet taken into a turn. Those that callers of
+        `turn` wait with are among them: only their own turns take them.
+        """
         return run(read_session.pending(self._log))
 
     def calls(self) -> list[ToolCall]:

@@ -1,15 +1,15 @@
 """A page of a long list, and the cursor that the next one is asked for with."""
 
 import base64
-from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 T = TypeVar("T")
 
 
-class Page(Generic[T]):
+class Page(Sequence[T]):
     """Some of many: a sequence, with `next`, the cursor to ask for the page after it; None when
     this is the last.
     """
@@ -27,7 +27,11 @@ class Page(Generic[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, index: int) -> T:
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
         return self.items[index]
 
     def __repr__(self) -> str:

@@ -16,15 +16,15 @@ from holdfast.runtime.changes.open_session import (
     usable,
     why_replaced,
 )
-from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read
-from holdfast.runtime.turns.bring import bring
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.start_turn import (
     TurnRequest,
     commit_start,
+    find_named,
     first_write,
     refuse_accepted,
     start,
@@ -47,14 +47,14 @@ def start_turn(
         if session is not None:
             # Without the policy: it was asked just now, and whatever follows this
             # session is new.
-            elsewhere = partial(open_session, store, key)
+            elsewhere = partial(_elsewhere, store, key, request)
             return (yield from start(session, request, on_ended=elsewhere))
         reason = why_replaced(store, state, reset)
         made = yield from read(partial(successor, store, state, key, reason))
         if made is None:
             continue
         waiting = list(made.opening.admits)
-        brought = yield from read(partial(bring, made.session, request.take, waiting))
+        brought = yield from find_named(made.session, request, waiting)
         first = first_write(made.session, request, waiting, brought)
         started = _opened_and_started(made.opening, first)
         commit = (*made.closing, *brought.leaving, started)
@@ -64,6 +64,17 @@ def start_turn(
             return outcome
         if outcome.why == "accepted":
             yield from refuse_accepted(made.session, request.event_id, outcome.detail)
+
+
+def _elsewhere(
+    store: OpenStore, key: str, request: TurnRequest
+) -> Plan[SessionLog | RunningTurn]:
+    """Where to go on when the session has ended meanwhile. A message that waits goes on waiting in
+    the key's next session; without one, that is made by the commit that starts the turn.
+    """
+    if request.accepted:
+        return (yield from open_session(store, key))
+    return (yield from start_turn(store, key, request, reset=None))
 
 
 def _opened_and_started(opening: Write, first: Write) -> Write:

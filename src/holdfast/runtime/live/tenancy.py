@@ -10,7 +10,10 @@ from holdfast.engine.protocol import Engine, SessionState
 
 def owned(engine: Engine, tenant: str, session: str | None) -> SessionState | None:
     """How the session with this id stands, if there is one and it is this tenant's."""
-    state = engine.state(session) if session else None
+    # No id has other characters, and not every engine could be asked about them.
+    if not session or not session.isascii() or not session.isprintable():
+        return None
+    state = engine.state(session)
     if state is None or state.tenant != tenant:
         return None
     return state

@@ -7,7 +7,7 @@ answers it, under its own id and with its labels. A turn that dies before it has
 gives it back to the inbox of its own session.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,12 +24,13 @@ from holdfast.runtime.live.tenancy import owned
 class Brought(NamedTuple):
     """What is brought, in the order of its acceptance: `drafts` are the messages and their labels
     as they will stand in the session that takes them, `leaving` takes them from where they wait.
-    `origins` has the session that each of them comes from, by its id.
+    `origins` has the session that each of them comes from, by its id; `found`, how they wait there.
     """
 
     drafts: tuple[Draft, ...] = ()
     leaving: tuple[Write, ...] = ()
     origins: dict[str, str] = {}
+    found: dict[str, list[Waiting]] = {}
 
 
 NOTHING = Brought()
@@ -45,9 +46,10 @@ def bring(
     session: SessionLog,
     named: Sequence[NamedMessage] | None,
     waiting: Sequence[Waiting],
+    waiter: str | None = None,
 ) -> Brought:
-    """What of these messages waits elsewhere. What can't be had is not in it: those who name it are
-    told by whoever looks for all of it.
+    """What of these messages waits elsewhere, for anybody or for this waiter. What can't be had is
+    not in it: those who name it are told by whoever looks for all of it.
     """
     here = {each.message.hex() for each in waiting}
     found: dict[str, list[Waiting]] = {}
@@ -56,7 +58,7 @@ def bring(
     for each in sorted(named or ()):
         if each.session in (None, session.id) or each.id in here | origins.keys():
             continue
-        place, message = _place_of(session, each)
+        place, message = _place_of(session, each, waiter)
         if place is not None and message is not None:
             origins[each.id] = place.id
             found.setdefault(place.id, []).append(message)
@@ -69,7 +71,7 @@ def bring(
         labels += _labels(session, id, leaves)
         leaving.append(_leaving(session, id, leaves))
     messages = [drafts[id] for id in origins]
-    return Brought((*messages, *labels), tuple(leaving), origins)
+    return Brought((*messages, *labels), tuple(leaving), origins, found)
 
 
 def taken_to(session: SessionLog, id: str) -> str | None:
@@ -85,22 +87,41 @@ def taken_to(session: SessionLog, id: str) -> str | None:
     return None
 
 
-def _place_of(
-    session: SessionLog, wanted: NamedMessage
-) -> tuple[SessionState, Waiting] | tuple[None, None]:
-    """Where a message waits now: in the session that accepted it, or in the one that its key means
-    since, to which resets have carried it.
+def is_free(
+    session: SessionLog, place: str, waiter: str | None, waiting: Waiting
+) -> bool:
+    """Whether a message in the inbox of `place` waits for any turn, or for that of this waiter."""
+    if waiter is not None and waiting.waiter == waiter:
+        return True
+    return session.keeper.leases.is_free(place, waiting)
+
+
+def places_of(
+    session: SessionLog, named: Sequence[NamedMessage] | None
+) -> Iterator[SessionState]:
+    """The sessions in whose inboxes messages may wait that were named with a session: those that
+    accepted them, and those that their keys mean since, to which resets have carried them.
     """
-    state = owned(session.engine, session.tenant, wanted.session)
-    candidates = [state]
-    if state is not None and state.ended and state.key is not None:
-        candidates.append(session.engine.current(session.tenant, state.key))
-    for place in candidates:
-        if place is None:
+    for id in {each.session for each in named or ()}:
+        state = owned(session.engine, session.tenant, id)
+        if state is None:
             continue
+        yield state
+        if state.ended and state.key is not None:
+            current = session.engine.current(session.tenant, state.key)
+            if current is not None:
+                yield current
+
+
+def _place_of(
+    session: SessionLog, wanted: NamedMessage, waiter: str | None
+) -> tuple[SessionState, Waiting] | tuple[None, None]:
+    """Where a message waits now."""
+    for place in places_of(session, (wanted,)):
         for each in session.engine.inbox(place.id):
-            is_free = session.keeper.leases.is_free(place.id, each)
-            if each.message.hex() == wanted.id and is_free:
+            if each.message.hex() == wanted.id and is_free(
+                session, place.id, waiter, each
+            ):
                 return place, each
     return None, None
 

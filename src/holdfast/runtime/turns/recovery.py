@@ -87,13 +87,15 @@ def settle(
     end: End,
     reason: str,
     gives_back: bool = False,
+    seizing: Callable[[Write], Commit] | None = None,
     also: Callable[[Write], Plan[Commit]] | None = None,
 ) -> Plan[bool]:
     """Ends the running turn of `state` in its writer's stead. False when it was ended by somebody
     else meanwhile.
 
-    An abandoned turn gives back what it has not used; others do if `gives_back`. `also` makes more
-    of the last write, in the same commit: nothing can happen between the turn's end and that.
+    An abandoned turn gives back what it has not used; others do if `gives_back`. `seizing` makes
+    more of the first write, in the same commit: if it is refused, nobody is stopped. `also` makes
+    more of the last: nothing can happen between the turn's end and that.
     """
     assert state.turn is not None
     # An end that somebody asked for is written with the seizure: if its seizer is killed before the
@@ -108,16 +110,15 @@ def settle(
         note = TurnEnded(end, reason=reason)
         asked = (session.draft("end", note, turn=state.turn),)
         lease_s = SETTLE_S
-    ticket = session.submit(
-        Write(
-            session.id,
-            drafts=asked,
-            fence=state.fence,
-            seize=True,
-            renew_s=lease_s,
-            ended_too=True,
-        )
+    first = Write(
+        session.id,
+        drafts=asked,
+        fence=state.fence,
+        seize=True,
+        renew_s=lease_s,
+        ended_too=True,
     )
+    ticket = session.engine.submit((first,) if seizing is None else seizing(first))
     try:
         outcome = yield from wait_for(ticket)
         if isinstance(outcome, Refused):

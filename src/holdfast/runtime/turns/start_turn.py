@@ -2,7 +2,9 @@
 
 Load the state, decide, commit; the commit's guards repeat the decision, and a refusal starts over.
 The inbound message is durable before any of this returns (I-4): in the turn's own first
-transaction, or in the inbox while it waits for its turn.
+transaction, or in the inbox while it waits for its turn. One that comes with a list of messages to
+take does not wait there: if they can't be had in the end, nothing was written. Whoever takes over
+from a running turn has what it names from the commit that stops that turn, or stops nobody.
 """
 
 import contextlib
@@ -44,7 +46,9 @@ from holdfast.runtime.turns.bring import (
     NOTHING,
     Brought,
     bring,
+    is_free,
     not_waiting,
+    places_of,
     taken_to,
 )
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
@@ -86,6 +90,10 @@ class TurnRequest:
         self.waiter = f"{myself()}/{self.id.hex()}"
         self.accepted = False
         self.renew_at = 0.0
+        self.holds = False
+        """Whether messages that it names may wait with it in their inboxes."""
+        self.looked_at = -1
+        """The head at which what it asks for was last found to be possible."""
 
     def draft(self, session: SessionLog) -> tuple[Draft, ...]:
         """The inbound message, unless it is in the inbox already."""
@@ -103,10 +111,10 @@ class TurnRequest:
 def start(
     session: SessionLog,
     wish: TurnRequest,
-    on_ended: Callable[[], Plan[SessionLog]] | None = None,
+    on_ended: Callable[[], Plan[SessionLog | RunningTurn]] | None = None,
 ) -> Plan[RunningTurn]:
     """A running turn for this wish; see `Session.turn`. `on_ended` finds another session when this
-    session is over.
+    session is over, or starts the turn in one.
     """
     try:
         while True:
@@ -114,7 +122,10 @@ def start(
             if state.ended:
                 if on_ended is None:
                     raise (yield from read(session.ended))
-                session = yield from on_ended()
+                found = yield from on_ended()
+                if isinstance(found, RunningTurn):
+                    return found
+                session = found
             elif state.turn is not None:
                 yield from _meet(session, state, wish)
             else:
@@ -122,11 +133,7 @@ def start(
                 if wish.accepted and all(each.message != wish.id for each in waiting):
                     yield from _missed(session, wish)
                     continue
-                brought = NOTHING
-                if wish.take:
-                    brought = yield from read(
-                        partial(bring, session, wish.take, waiting)
-                    )
+                brought = yield from find_named(session, wish, waiting)
                 write = first_write(session, wish, waiting, brought)
                 outcome = yield from commit_start(
                     session,
@@ -152,7 +159,7 @@ def first_write(
     wait with; and what is brought from elsewhere.
     """
     own = wish.draft(session)
-    takes = _takes(session, wish, waiting, brought)
+    takes = tuple(each.message for each in _to_take(session, wish, waiting))
     named = [message.hex() for message in takes]
     named += brought.origins
     # Last: all else came in before it.
@@ -175,20 +182,43 @@ def first_write(
     )
 
 
-def _takes(
-    session: SessionLog, wish: TurnRequest, waiting: list[Waiting], brought: Brought
-) -> tuple[bytes, ...]:
-    """What this wish's turn takes from the inbox: what was named, or else all that nobody waits
-    with; and always the wish's own message.
+def find_named(
+    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+) -> Plan[Brought]:
+    """What this wish names and what waits elsewhere. Raises when something that it names can't be
+    had: `AlreadyAccepted` if its event came before, whose turn may have taken it; else `NotFound`.
     """
-    is_free = partial(session.keeper.leases.is_free, session.id)
-    free = [w.message.hex() for w in waiting if is_free(w)]
-    takes, missing = to_take([*free, *brought.origins], wish.take)
-    for id in missing:
-        raise not_waiting(id)
+    if not wish.take:
+        return NOTHING
+    brought = yield from read(partial(bring, session, wish.take, waiting, wish.waiter))
+    free = _free(session, wish, waiting)
+    _, missing = to_take([*free, *brought.origins], wish.take)
+    for each in wish.take:
+        if each.id in missing:
+            # Asked after the inbox was: a turn takes what is named and its event in one commit.
+            if wish.event_id is not None and not wish.accepted:
+                yield from refuse_known_event(session, wish)
+            raise not_waiting(each.id)
+    return brought
+
+
+def _free(
+    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+) -> dict[str, Waiting]:
+    free = partial(is_free, session, session.id, wish.waiter)
+    return {each.message.hex(): each for each in waiting if free(each)}
+
+
+def _to_take(
+    session: SessionLog, wish: TurnRequest, waiting: list[Waiting]
+) -> list[Waiting]:
+    """What this wish's turn takes from the inbox: what was named, or else all that nobody else
+    waits with; and always the wish's own message.
+    """
+    takes, _ = to_take(tuple(_free(session, wish, waiting)), wish.take)
     # In the order of the inbox, whatever order they were named in.
     wanted = {*takes, wish.id.hex()}
-    return tuple(w.message for w in waiting if w.message.hex() in wanted)
+    return [each for each in waiting if each.message.hex() in wanted]
 
 
 def commit_start(
@@ -227,15 +257,23 @@ def commit_start(
 def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None]:
     """Another turn is running."""
     name = turn_id(session.id, state.turn or 0)
-    # Before anything else: an event that comes again is told as such, busy or not.
-    if wish.event_id is not None and not wish.accepted:
-        yield from refuse_known_event(session, wish)
+    # Before anything else: an event that comes again is told as such, busy or not; and what can't
+    # be taken is no reason to wait, nor to stop anybody. Whoever waits looks again when there are
+    # new entries: an inbox may be long.
+    seizing = None
+    if wish.on_busy != "wait" or wish.looked_at != state.head:
+        wish.looked_at = state.head
+        seizing = yield from _look(session, wish)
     if wish.on_busy == "refuse":
         raise SessionBusy(session_id=session.id, turn_id=name)
     # Before the look at who holds it: a caller may interrupt its own turn.
     if wish.on_busy == "interrupt":
         yield from settle(
-            session, state, end="interrupted", reason="a new turn took over"
+            session,
+            state,
+            end="interrupted",
+            reason="a new turn took over",
+            seizing=seizing,
         )
         return
     if state.fence == state.turn and is_held_here(session.id, state.turn or 0):
@@ -244,7 +282,8 @@ def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[N
             "and would wait for ever"
         )
         raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
-    if wish.spoken is not None and not wish.accepted:
+    # With a list it may come to nothing: then nothing is to stay of it.
+    if wish.spoken is not None and not wish.accepted and not wish.take:
         outcome = yield from session.commit(
             Write(
                 session.id,
@@ -260,6 +299,42 @@ def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[N
     if wish.accepted and session.world.tick() >= wish.renew_at:
         yield from _go_on_waiting(session, wish)
     yield Pause(session.engine, session.id, POLL_S)
+
+
+def _look(
+    session: SessionLog, wish: TurnRequest
+) -> Plan[Callable[[Write], Commit] | None]:
+    """Raises when this wish can't come true. Else, if it names messages: what makes of a seizure
+    one that has them wait with this wish, or is refused.
+    """
+    if wish.event_id is not None and not wish.accepted:
+        yield from refuse_known_event(session, wish)
+    if not wish.take:
+        return None
+    waiting = yield from read(partial(session.engine.inbox, session.id))
+    brought = yield from find_named(session, wish, waiting)
+
+    def hold(seizure: Write) -> Commit:
+        wish.holds = True
+        here = _held(session.id, _to_take(session, wish, waiting), wish)
+        elsewhere = [_held(id, found, wish) for id, found in brought.found.items()]
+        return *elsewhere, replace(seizure, takes=here.takes, admits=here.admits)
+
+    return hold
+
+
+def _held(place: str, waiting: Sequence[Waiting], wish: TurnRequest) -> Write:
+    """The write that has these messages wait with this wish. Refused `taken` when a turn has taken
+    one of them.
+    """
+    return Write(
+        place,
+        takes=tuple(each.message for each in waiting),
+        admits=tuple(
+            replace(each, waiter=wish.waiter, lease_s=WAITER_S) for each in waiting
+        ),
+        ended_too=True,
+    )
 
 
 def _go_on_waiting(session: SessionLog, wish: TurnRequest) -> Plan[None]:
@@ -287,18 +362,21 @@ def _stop_waiting(
     session: SessionLog, wish: TurnRequest, cut: BaseException
 ) -> Plan[None]:
     """The caller no longer waits; its message was accepted and stays, for whichever turn comes
-    next. After a reset it waits in the key's new session.
+    next, and so does what was kept for it. After a reset it waits in the key's new session.
     """
-    if wish.spoken is None:
+    if wish.spoken is None and not wish.holds:
         # not asked by `accepted`: the caller may have been cancelled while its message was being
         # accepted
         return
     with contextlib.suppress(HoldfastError):
         # Not by `read`, which yields: a plan that is being closed must not.
         current = session.current()
-        for place in {session.id, current.id if current is not None else session.id}:
+        places = {session.id, current.id if current is not None else session.id}
+        if wish.holds:
+            places |= {each.id for each in places_of(session, wish.take)}
+        for place in places:
             for waiting in session.engine.inbox(place):
-                if waiting.message == wish.id:
+                if waiting.waiter == wish.waiter:
                     free = replace(waiting, waiter=None, lease_s=None)
                     ticket = session.engine.submit((_waited_for(place, free),))
                     # The caller's own next turn is to find it free.
