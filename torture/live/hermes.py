@@ -60,6 +60,7 @@ PLAYS = [
     ("kill -9 in the middle of an answer", kills.kill_in_stream, True),
     ("kill -9 in an answer after a tool", kills.kill_after_tool, True),
     ("kill -9 in teardown, answer shown", kills.kill_in_teardown, True),
+    ("kill -9 in teardown, without streaming", kills.kill_unstreamed_in_teardown, True),
     ("lock of state.db held for a turn", refusals.lock_held, True),
     ("disk full in the middle of an answer", refusals.disk_full, True),
     ("two processes on one session", sessions.two_processes, True),
