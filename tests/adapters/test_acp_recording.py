@@ -109,14 +109,62 @@ def test_fields_that_nobody_knows_are_kept(wire: Wire) -> None:
 
 
 def test_a_warning_without_an_id_is_a_message_of_its_own(wire: Wire) -> None:
+    """Codex warns before each turn, in words that are not its model's."""
+    for id in (1, 2):
+        wire.prompt("Hi.", id=id)
+        wire.text("Warning: no metadata.\n\n")
+        wire.text("Hello.", messageId=f"m{id}")
+        wire.end(id)
+    said = [("assistant", "Warning: no metadata.\n\n"), ("assistant", "Hello.")]
+    assert wire.told() == [("user", "Hi."), *said] * 2
+    assert [each["content"] for each in wire.session().context("openai.chat")] == [
+        "Hi.",
+        "Hello.",
+    ] * 2
+
+
+def test_an_agent_without_ids_is_heard(wire: Wire) -> None:
     wire.prompt("Hi.")
-    wire.text("Warning: no metadata.\n\n")
-    wire.text("Hello.", messageId="m1")
+    wire.chunk("agent_thought_chunk", "Hm.")
+    wire.text("Hel")
+    wire.text("lo.")
     wire.end()
-    assert wire.told()[1:] == [
-        ("assistant", "Warning: no metadata.\n\n"),
-        ("assistant", "Hello."),
-    ]
+    assert [each["content"] for each in wire.session().context("openai.chat")] == ["Hi.", "Hello."]
+
+
+def test_a_line_waits_for_one_commit_and_the_end_of_a_turn_for_two(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    wire.prompt("Hi.", id=1)
+    engine = wire.session()._log.engine
+    submit = engine.submit
+    monkeypatch.setattr(engine, "submit", lambda commit: (made.append(commit), submit(commit))[1])
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "c1"}
+    for said in (
+        {"sessionUpdate": "plan", "entries": []},
+        {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "Hm."}},
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}},
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "b"}},
+        {"sessionUpdate": "tool_call", "toolCallId": "c1", "rawInput": {"a": 1}},
+        {**update, "status": "in_progress"},
+        {**update, "status": "completed"},
+    ):
+        params = {"sessionId": "s", "update": said}
+        assert commits(wire, made, line(method="session/update", params=params)) == 1
+    many = [chunk(f"word{number} ", "m1") for number in range(50)]
+    assert commits(wire, made, *many) == 1
+    assert commits(wire, made, line(id=1, result={"stopReason": "end_turn"})) == 2
+
+
+def commits(wire: Wire, made: list[object], *raws: bytes) -> int:
+    """How many commits were waited for before these lines were passed on."""
+    made.clear()
+    [sent] = wire.recorder.take("agent", raws)
+    assert sent.forward == b"".join(raws)
+    count = len(made)
+    wire.recorder.settle(sent)
+    return count
 
 
 def test_an_empty_chunk_makes_no_message_and_cuts_no_turn_off(wire: Wire) -> None:

@@ -17,6 +17,7 @@ from holdfast.adapters.acp.steps import (
     Noted,
     OwnTurnBegan,
     Said,
+    SaidAside,
     WireStep,
 )
 from holdfast.formats.acp.messages import As
@@ -54,6 +55,9 @@ class Growing:
         self.is_in_turn = False
         self.prompt = ""
         """What the user has asked in this turn."""
+        self._gives_ids = False
+        """Whether the agent has given ids to messages of its model."""
+        self._unnamed: list[str] = []
         self._slots = 0
         self._speaking: tuple[str, Any] | None = None
         self._calls: dict[str, GrowingCall] = {}
@@ -69,6 +73,17 @@ class Growing:
         """The turn is over; its calls may still be answered."""
         self.is_in_turn = False
         self._speaking = None
+        self._unnamed.clear()
+
+    def aside(self) -> list[WireStep]:
+        """What no model has said. An agent that gives its model's messages ids says other things,
+        such as warnings, without one: those are shown to people alone.
+        """
+        steps: list[WireStep] = []
+        if self._gives_ids:
+            for slot in self._unnamed:
+                steps.append(SaidAside(self.session, slot))
+        return steps
 
     def expect(self, calls: set[str]) -> None:
         """These calls are stored without an outcome, which may still come."""
@@ -111,6 +126,7 @@ class Growing:
         known = self._calls.get(id)
         if known is None and id not in self._done:
             self._announce(id, {**call, "sessionUpdate": "tool_call"}, todo)
+            # The request is a label on the call's message, which has to be there first.
             todo.before += todo.after
             todo.after.clear()
             known = self._calls[id]
@@ -135,8 +151,12 @@ class Growing:
         key = (kind, id) if id is not None else (update.get("sessionUpdate"), None)
         self._need_turn(todo)
         if self._speaking is None or self._speaking[1] != key:
+            # Only after the line is out: that another message has ended keeps nobody waiting.
             todo.after += self._hush()
             self._speaking = (self._slot(kind), key)
+            if kind == "message" and id is None:
+                self._unnamed.append(self._speaking[0])
+        self._gives_ids = self._gives_ids or id is not None
         slot = self._speaking[0]
         todo.before.append(Said(self.session, slot, kind, (update,)))
 
@@ -158,6 +178,7 @@ class Growing:
                 slot = self._done[id] or None
                 name = "acp.tool_call_update"
                 todo.before.append(Noted(self.session, name, update, slot))
+        # Turns are over for good: nothing can be written into one of them.
         elif call.turn != self.turn or not self.is_in_turn:
             self._late(call, update, todo)
         elif call.takes_input:
@@ -181,6 +202,8 @@ class Growing:
             todo.after.append(MessageClosed(self.session, call.slot))
             self._go_on(call, update, todo)
         elif has_input(update) or update.get("status") == "in_progress":
+            # From here on a kill leaves a whole call: a model is told that it was made, and that
+            # its outcome is unknown.
             call.takes_input = False
             todo.after.append(MessageClosed(self.session, call.slot))
 

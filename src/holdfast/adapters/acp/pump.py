@@ -88,6 +88,8 @@ class Pump:
         self, command: Sequence[str], recorder: Recorder, *, client: tuple[int, int]
     ) -> None:
         self._recorder = recorder
+        # A group of its own, not a session: Ctrl-C reaches the recorder alone, which passes it on
+        # once; without that the agent would be signalled twice, and many end hard at the second.
         self._agent = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
         )
@@ -104,6 +106,7 @@ class Pump:
         the signal that ended it.
         """
         with self._signals_passed_on():
+            # Nobody waits for it: a client may keep its side open for ever.
             listener = threading.Thread(target=self._listen, daemon=True)
             listener.start()
             self._pass_on("agent", self._from_agent, self._to_client)

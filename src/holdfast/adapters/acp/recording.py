@@ -84,6 +84,7 @@ class Recording:
             asked = PendingRequest(line.method or "", line.session, line.params)
             self._asked[sender, line.id] = asked
         elif line.is_answer:
+            # An answer goes the other way than its request.
             asked = self._asked.pop((_other(sender), line.id), None)
         if not self.is_understood:
             return self._kept(sender, line, asked)
@@ -142,6 +143,7 @@ class Recording:
             slot = talk.growing.ask(fields(line.params.get("toolCall")), todo)
             facts = {"id": line.message.get("id"), **_about(line)}
             todo.before.append(Noted(talk.session, "acp.permission", facts, slot))
+            # Once more, with its slot: the answer names nothing but the id.
             asked = PendingRequest(line.method, talk.session, line.params, slot)
             self._asked["agent", line.id] = asked
         elif line.method not in _UNTOLD:

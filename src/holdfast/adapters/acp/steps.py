@@ -89,6 +89,12 @@ class Noted(WireStep, frozen=True):
     slot: str | None = None
 
 
+class SaidAside(WireStep, frozen=True):
+    """The message of this slot is no word of the model's: people see it, models don't."""
+
+    slot: str
+
+
 class CallAnswered(WireStep, frozen=True):
     """The outcome of a call whose turn is over."""
 

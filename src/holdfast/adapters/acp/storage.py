@@ -39,6 +39,7 @@ class StoredSession:
 
     def enter(self, turn: Turn) -> None:
         """A turn begins."""
+        # The block of a `with` statement, without the statement: it is left when the agent answers.
         self.exit = contextlib.ExitStack()
         self.turn = self.exit.enter_context(turn)
         self.streams.clear()
@@ -67,6 +68,7 @@ class SessionStorage:
             steps.Said: self._said,
             steps.MessageClosed: self._closed,
             steps.Noted: self._noted,
+            steps.SaidAside: self._said_aside,
             steps.CallAnswered: self._answered,
             steps.Misplaced: self._misplaced,
             steps.LineKept: self._kept,
@@ -115,6 +117,8 @@ class SessionStorage:
 
     def _opened(self, step: steps.SessionOpened) -> None:
         kept = self._kept_session(step.session)
+        # Labels need a message to stand on, and agents tell of commands and modes before anybody
+        # has said anything.
         if _last_of(kept.session) is None:
             self._record(kept, step.facts)
         else:
@@ -122,6 +126,7 @@ class SessionStorage:
 
     def _forked(self, step: steps.SessionForked) -> None:
         found = self.stored(step.session)
+        # An agent may give the same answer twice, over two connections.
         if found is not None and self.stored(step.into) is None:
             found.fork(key=self._key_of(step.into))
 
@@ -204,6 +209,12 @@ class SessionStorage:
         else:
             kept.session.label(message, **{step.name: step.value})
 
+    def _said_aside(self, step: steps.SaidAside) -> None:
+        kept = self._kept_session(step.session)
+        # One that said nothing after all is in no log.
+        with contextlib.suppress(NotFound):
+            kept.session.label(kept.ids[step.slot], visible_to_model=False)
+
     def _answered(self, step: steps.CallAnswered) -> None:
         kept = self._kept_session(step.session)
         kept.session.append(outcome_payload(list(step.updates)), format=NAME)
@@ -251,6 +262,8 @@ def _last_of(session: Session) -> str | None:
     head = session.head()
     for back in (16, 256, head):
         found = None
+        # Every message in the range is read: the last one is wanted, and a page begins at its
+        # first.
         for message in session.transcript(after=max(0, head - back)):
             found = message.id
         if found is not None or back >= head:

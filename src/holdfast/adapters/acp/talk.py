@@ -75,9 +75,11 @@ class Talk:
             is_heard = line.error is None and not _is_cancelled(line)
             todo.before.append(PromptWithdrawn(self.session, line.id, answer, is_heard))
             return
+        todo.after += self.growing.aside()
         todo.before += self._ended(line)
         slot = prompt_slot(line.id)
         todo.after.append(Noted(self.session, "acp.answer", answer, slot))
+        # The one that waited longest is next. Its turn begins before another line is read.
         for id, (_, words) in self.prompts.items():
             todo.after.append(PromptTaken(self.session, id))
             self.growing.begin(words)
@@ -125,6 +127,7 @@ class Talk:
             self._take(update, todo)
         self._load = self.known = None
         if self.growing.is_in_turn and not self.prompts:
+            todo.after += self.growing.aside()
             todo.before += self._complete()
 
     @property
