@@ -8,7 +8,8 @@
 Lines are those of the library that the calling thread runs, as it comes by them; the last `at` of
 them raises. That is where a signal may come, and more: Python looks for signals at the beginnings
 of functions, in loops and after calls. Lines of `with` are left out: one is come by again as the
-block is left, where no signal is looked for, and an error there would leave a lock locked. Calls of
+block is left, where no signal is looked for, and an error there would leave a lock locked. So are
+those of `try`, which do nothing: the first of a block is not yet guarded by its `with`. Calls of
 generator expressions are left out too: one that is dropped half read is called once more by Python,
 to be closed, and no signal is looked for there. Code that runs when an object is dropped is
 interrupted as well, and Python swallows what is raised there: `reached` tells whether the interrupt
@@ -31,14 +32,19 @@ SWEEP = os.environ.get("HOLDFAST_SWEEP", "") not in ("", "0")
 
 class Interrupt:
     """One interrupt, to come at line number `at`. With `at` 0 lines are only counted. Lines of
-    these modules count, too.
+    these modules count, too. With `only`, those of these folders of the library are counted.
     """
 
     def __init__(
-        self, *modules: ModuleType, at: int = 0, by: type[BaseException] = KeyboardInterrupt
+        self,
+        *modules: ModuleType,
+        at: int = 0,
+        by: type[BaseException] = KeyboardInterrupt,
+        only: tuple[str, ...] = ("",),
     ) -> None:
         self.at, self.by = at, by
-        self._within = (LIBRARY, *(str(module.__file__) for module in modules))
+        library = [f"{LIBRARY}/{folder}" for folder in only]
+        self._within = (*library, *(str(module.__file__) for module in modules))
         self.lines = 0
         self.where = ""
 
@@ -69,7 +75,7 @@ class Interrupt:
         if (
             getline(frame.f_code.co_filename, frame.f_lineno)
             .lstrip()
-            .startswith(("with ", "async with "))
+            .startswith(("with ", "async with ", "try:"))
         ):
             return
         self.lines += 1

@@ -102,9 +102,9 @@ class Log:
     def visible(self) -> Order:
         """The messages the model should see, in order. Not to be changed by the reader."""
         if self._stale:
+            self.revision += 1  # first: an interrupt may come between any two steps
             self._visible = self._arrange()
             self._stale = False
-            self.revision += 1
         return self._visible
 
     @property

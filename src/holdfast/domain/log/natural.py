@@ -21,22 +21,27 @@ class NaturalOrder:
     def __init__(self) -> None:
         self._order: Order = []
         self._places: dict[int, int] = {}
-        self._units = 0
-        self._of_last = 0
+        # How much of `_order` is sure, and what of the units is in that: so many of them, and so
+        # many messages of the last.
+        self._sure = (0, 0, 0)
 
     def of(self, units: list[Unit]) -> Order:
         """The messages of all these units, in order. Not to be changed by the reader."""
+        size, count, of_last = self._sure
+        # What was interrupted may have left more there.
+        del self._order[size:]
         # The last unit that was written out may have grown since: a turn that went on.
-        if self._units and isinstance(last := units[self._units - 1], list):
-            self._order += last[self._of_last :]
-            self._of_last = len(last)
-        for unit in units[self._units :]:
+        if count and isinstance(last := units[count - 1], list):
+            self._order += last[of_last:]
+            of_last = len(last)
+        for unit in units[count:]:
             if isinstance(unit, list):
                 self._order += unit
-                self._of_last = len(unit)
+                of_last = len(unit)
             else:
                 self._order.append(unit)
-        self._units = len(units)
+        # At once: an interrupt may come between any two steps.
+        self._sure = (len(self._order), len(units), of_last)
         return self._order
 
     def named(self, units: list[Unit], ranges: Ranges) -> Order:

@@ -183,7 +183,7 @@ class Contexts:
     ) -> tuple["_Kept", list[Shaped]]:
         order, running = log.visible, log.running
         kept = self._kept.get(shape.name)
-        if kept is None or kept.revision != log.revision or kept.count > len(order):
+        if kept is None or not kept.is_of(log.revision, len(order)):
             kept = self._kept[shape.name] = _Kept(log.revision)
         cut = settled(order, kept.count, running, kept.ties)
         if cut > kept.count:
@@ -242,9 +242,22 @@ class _Kept:
         self.ids: list[tuple[str, ...]] = []
         self.used: set[str] = set()
         self.ties = Ties()
+        self._is_torn = False
+
+    def is_of(self, revision: int, count: int) -> bool:
+        """Whether it is the beginning of an order of so many messages, and all of it: if it was
+        interrupted while it grew, it is none.
+        """
+        return not self._is_torn and self.revision == revision and self.count <= count
 
     def extend(self, messages: Sequence[StoredMessage], shape: Format) -> None:
+        """These stand next in it."""
+        self._is_torn = True
+        self._add(messages, shape)
         self.count += len(messages)
+        self._is_torn = False
+
+    def _add(self, messages: Sequence[StoredMessage], shape: Format) -> None:
         # Plain messages neither call nor answer: they add no ties and use no call ids.
         if is_plain_dialogue(messages, shape.name):
             # What a long history mostly is, and what every format passes on unread.

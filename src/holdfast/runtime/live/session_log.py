@@ -38,6 +38,7 @@ from holdfast.formats import registry
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.context import Context, Contexts
 from holdfast.runtime.live.damage import located, readable
+from holdfast.runtime.live.derived import Derived
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages, Stretch, stretch_of
 from holdfast.runtime.live.message import Message
@@ -69,25 +70,33 @@ class SessionLog:
         self.origin = state.origin
         # Reentrant: what is read under it asks for the log, which takes it again.
         self.lock = threading.RLock()
-        self._log = Log()
-        self._history: Log | None = None
+        self._derived = Derived()
         self._lineage: tuple[Stretch, ...] | None = None
-        # Whether `_log` was begun, and whether it begins with the first entry.
-        self._begun = self._whole = False
         self._erased: tuple[str, ...] = ()
         # the seqs up to which its holder has seen the view, and has rewound it
         self.learned = self.went_back = 0
         self._labels: dict[str, dict[str, Any]] | None = None
         self._labelled = 0
         self._is_vetting = False
-        self.sums: Any = None
-        """What `totals` has added up so far."""
-        self.contexts = Contexts()
         self._scopes: list[str] | None = None
 
     def other(self, state: SessionState) -> "SessionLog":
         """The log of another session of the same store."""
         return SessionLog(self.engine, self.world, self.keeper, self.lineages, state)
+
+    @property
+    def contexts(self) -> Contexts:
+        """The shaped beginnings of its contexts."""
+        return self._derived.contexts
+
+    @property
+    def sums(self) -> Any:
+        """What `totals` has added up so far."""
+        return self._derived.sums
+
+    @sums.setter
+    def sums(self, sums: Any) -> None:
+        self._derived.sums = sums
 
     @property
     def scope(self) -> str:
@@ -104,13 +113,12 @@ class SessionLog:
         """Its scope, and those of the sessions whose past it shares."""
         if self._scopes is None:
             # None of them ever changes: asked for once.
-            self._scopes = [self.scope]
+            scopes = [self.scope]
             for stretch in self.lineage()[:-1]:
                 state = self.engine.state(stretch.session)
                 key = state.key if state is not None else None
-                self._scopes.append(
-                    scope_of(self.tenant, key=key, session=stretch.session)
-                )
+                scopes.append(scope_of(self.tenant, key=key, session=stretch.session))
+            self._scopes = scopes
         return self._scopes
 
     def page(
@@ -139,9 +147,10 @@ class SessionLog:
             if self._is_vetting or is_ours:
                 raise
         with self.lock:
+            # In this order: what was read unvetted must not be taken for vetted.
+            self._forget()
             # It stays so: the damage does, and each reading would fail on it first.
             self._is_vetting = True
-            self._forget()
         return work()
 
     def _page(self, after: int, limit: int, *, bodies: bool) -> list[Entry]:
@@ -190,17 +199,22 @@ class SessionLog:
 
     def _up_to_date(self) -> Log:
         self._forget_what_was_erased()
-        if not self._begun:
-            self._begin()
-        while page := self.page(self._log.head):
-            self._log.add(page)
-            if self._log.lost:
+        if self._derived.is_torn:
+            self._forget()
+        # Not looked up again: a signal handler that reads this session, too, may have
+        # put another one there.
+        known = self._derived
+        if not known.begun:
+            self._begin(known)
+        while page := self.page(known.log.head):
+            known.fold(known.log, page)
+            if known.log.lost:
                 # From the first entry on. The new log counts revisions from 0 again:
                 # contexts kept for the old one would be taken for its own.
-                self._log, self._whole, self.contexts = Log(), True, Contexts()
+                known = self._derived = Derived(from_first=True)
             elif self._is_last(page):
                 break
-        return self._log
+        return known.log
 
     def _is_last(self, page: list[Entry]) -> bool:
         """Whether no page follows this one. It saves every warm reader a second question."""
@@ -215,8 +229,8 @@ class SessionLog:
         """
         erased = self._erased_past()
         if erased != self._erased:
-            self._erased = erased
             self._forget()
+            self._erased = erased
 
     def _erased_past(self) -> tuple[str, ...]:
         if not self.origin:
@@ -230,11 +244,7 @@ class SessionLog:
         return tuple(marks)
 
     def _forget(self) -> None:
-        self._log = Log()
-        self._history = None
-        self._begun = False
-        self.contexts = Contexts()
-        self.sums = None
+        self._derived = Derived()
 
     def history(self) -> Log:
         """The log, up to date, from its first entry on: what the transcript is told from. After a
@@ -244,30 +254,30 @@ class SessionLog:
             return self.reading(self._whole_history)
 
     def _whole_history(self) -> Log:
-        # First: if something was erased since, `_history` is forgotten in there.
+        # First: what was erased since, or torn, is forgotten in there.
         log = self.log()
-        if self._whole:
+        known = self._derived
+        if known.whole:
             return log
-        if self._history is None:
-            self._history = Log()
-        while page := self.page(self._history.head, bodies=False):
-            self._history.add(page)
-        return self._history
+        if known.history is None:
+            known.history = Log()
+        while page := self.page(known.history.head, bodies=False):
+            known.fold(known.history, page)
+        return known.history
 
-    def _begin(self) -> None:
+    def _begin(self, known: Derived) -> None:
         """A load begins with the last compaction, not with the history."""
-        self._begun = True
         summary = self._entry(self._base())
         # A summary that can't be read is a placeholder by now: then all of the history is shown.
-        self._whole = summary is None or summary.kind != "compaction"
-        if summary is None or self._whole:
+        if summary is None or summary.kind != "compaction":
+            known.begin()
             return
         note = note_of("compaction", summary.note)
         prompt = self._entry(note.instructions)
         instructions = None
         if prompt is not None and prompt.kind == "instructions" and prompt.body:
             instructions = thaw(prompt.body)
-        self._log.begin(note, instructions)
+        known.begin(note, instructions)
 
     def _entry(self, seq: int) -> Entry | None:
         """The entry with this seq; None for 0, which no entry has."""
@@ -293,8 +303,9 @@ class SessionLog:
 
     def _context(self, format: str, prefill: bool) -> Context:
         log = self.log()
+        context = self.contexts.make(log, format, prefill=prefill)
         self.learned = log.head
-        return self.contexts.make(log, format, prefill=prefill)
+        return context
 
     def labels(self) -> dict[str, dict[str, Any]]:
         """What is noted about each message that has labels. Not to be changed by the reader; it
@@ -302,14 +313,16 @@ class SessionLog:
         """
         with self.lock:
             if self._labels is None:
-                self._labels = {}
-                self._labelled = self.origin
+                shared: dict[str, dict[str, Any]] = {}
                 past = self.lineage()[:-1] if self.origin else ()
                 for session, after, upto in past:
                     for entry in self.engine.labels(session, after=after):
                         # What the parent was told after they parted is not known here.
                         if upto is None or entry.seq <= upto:
-                            put_labels(self._labels, entry)
+                            put_labels(shared, entry)
+                # The labels last: they are there once all of them are.
+                self._labelled = self.origin
+                self._labels = shared
             for entry in self.engine.labels(self.id, after=self._labelled):
                 put_labels(self._labels, entry)
                 self._labelled = entry.seq
@@ -341,7 +354,7 @@ class SessionLog:
 
     def _noted_about(self, id: str) -> dict[str, Any]:
         with self.lock:
-            return dict(self._log.labels.get(id, ()))
+            return dict(self._derived.log.labels.get(id, ()))
 
     def _by_id(self) -> dict[str, StoredMessage]:
         log = self.log()

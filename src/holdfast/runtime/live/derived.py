@@ -1,0 +1,50 @@
+"""What a handle has worked out from its session's entries, kept for the next time.
+
+Ctrl-C may come between any two steps of bringing it up to date. What was interrupted is torn: it may
+have counted an entry that it has not folded, and would lack it for good. So it says so of itself
+before it changes anything, and is whole again only when all of a page is in; whoever finds it torn
+works it out anew. Nothing has to be undone for that, so it does not matter what else is interrupted.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.domain.entry import Compacted, Entry
+from holdfast.domain.log.fold import Log
+from holdfast.runtime.live.context import Contexts
+
+
+class Derived:
+    """The folded log, and what was made from it. Thrown away as one: parts of an old one beside
+    parts of a new one would be wrong.
+    """
+
+    def __init__(self, *, from_first: bool = False) -> None:
+        self.log = Log()
+        self.begun = from_first
+        """Whether it is known with which entry `log` begins."""
+        self.whole = from_first
+        """Whether that is the first one."""
+        self.history: Log | None = None
+        """All of the log, where `log` begins later; without payloads."""
+        self.contexts = Contexts()
+        self.sums: Any = None
+        self.is_torn = False
+        """Whether something was interrupted while it changed this."""
+
+    def begin(
+        self, base: Compacted | None = None, instructions: str | None = None
+    ) -> None:
+        """The log begins with this compaction; without one, with the first entry."""
+        self.is_torn = True
+        self.whole = base is None
+        if base is not None:
+            self.log.begin(base, instructions)
+        self.begun = True
+        self.is_torn = False
+
+    def fold(self, log: Log, page: Iterable[Entry]) -> None:
+        """Adds a page to `log` or to `history`."""
+        self.is_torn = True
+        log.add(page)
+        self.is_torn = False
