@@ -8,7 +8,7 @@ import contextlib
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from types import CoroutineType
 from typing import Any
 
@@ -69,8 +69,10 @@ class AgentCache:
         # Outside the lock, as the factory below: both are the caller's code and may
         # take long, and nobody who wants another agent should wait for them.
         self._close(leaving)
-        with self._made_by_others(slot):
+        self._insist_on_another(slot)
+        with slot.making:
             if not slot.made:
+                slot.maker = threading.get_ident()
                 try:
                     slot.agent = self._begun(self._factory(session), wanted, slot)
                     slot.made = True
@@ -79,6 +81,8 @@ class AgentCache:
                 except BaseException:
                     self._forget(wanted, slot)
                     raise
+                finally:
+                    slot.maker = None
             return _shared(slot.agent)
 
     def drop(self, session: Any) -> None:
@@ -137,26 +141,16 @@ class AgentCache:
         task.add_done_callback(made)
         return task
 
-    @contextlib.contextmanager
-    def _made_by_others(self, slot: _Slot) -> Iterator[None]:
-        """Waits while another thread makes this agent. The factory that makes it can't wait for
-        itself.
+    def _insist_on_another(self, slot: _Slot) -> None:
+        """Raises in the factory that makes this agent, which can't wait for itself. Asked before
+        the lock is tried: it can't be taken twice.
         """
-        me = threading.get_ident()
-        # Asked before the lock is tried: it can't be taken twice, and a factory that
-        # asks for its own agent would wait for ever.
-        if slot.maker == me:
+        if slot.maker == threading.get_ident():
             raise BadArgument(
                 parameter="session",
                 takes="in a factory, sessions other than the one whose agent it makes",
                 given="that one: its agent is not made yet",
             )
-        with slot.making:
-            slot.maker = me
-            try:
-                yield
-            finally:
-                slot.maker = None
 
     def _forget(self, wanted: tuple[Hashable, ...], slot: _Slot) -> None:
         with self._lock:
@@ -169,7 +163,8 @@ class AgentCache:
         for slot in slots:
             # `drop` and `close` also take slots whose agents are still being made: an
             # agent that comes into being after that must be closed, too.
-            with self._made_by_others(slot):
+            self._insist_on_another(slot)
+            with slot.making:
                 agent = slot.agent if slot.made else None
             if _is_task(agent):
                 _when_made(agent, _hang_up)

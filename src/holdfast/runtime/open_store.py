@@ -77,6 +77,10 @@ class OpenStore:
         if os.getpid() != self._process:
             return
         _open_stores.discard(self)
+        if self._root is None:
+            # Before the turns end: whoever waits for one would start the next.
+            self.keeper.refuse_starts()
+            self.keeper.let_go_of_starting()
         self.end_turns("the store was closed")
         # The turns first, for their ends are written through the engine; then the
         # keeper, whose thread writes as well; the engine last.

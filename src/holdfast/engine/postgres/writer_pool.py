@@ -15,12 +15,14 @@ dividing, and sessions *spread* over all writers, for good.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.protocol import Commit, Commits, Write, Written
 from holdfast.engine.writer import Writer, WriterTicket
+from holdfast.errors import StoreUnavailable
 
 Apply = Callable[[Commits], list[Any]]
 Self = TypeVar("Self", bound="_Met")
@@ -30,17 +32,21 @@ class Meeting:
     """Where writers wait for each other."""
 
     def __init__(self, others: int) -> None:
-        self._arrived = threading.Semaphore(0)
+        self._arrived: SimpleQueue[bool] = SimpleQueue()
         self._others = others
         self._over = threading.Event()
 
     def hold(self) -> None:
-        self._arrived.release()
+        self._arrived.put(True)
         self._over.wait()
 
-    def gather(self) -> None:
-        for _ in range(self._others):
-            self._arrived.acquire()
+    def gather(self) -> bool:
+        """Waits for the others; False when not all of them were called."""
+        return all(self._arrived.get() for _ in range(self._others))
+
+    def call_off(self) -> None:
+        """Not all of the others will come: whoever calls them was interrupted."""
+        self._arrived.put(False)
 
     def end(self) -> None:
         self._over.set()
@@ -117,11 +123,8 @@ class WriterPool:
             or self._writers[0].waiting < self._spread_at
         ):
             return
-        meeting = Meeting(len(self._writers) - 1)
         # they hold until the first writer has done all that stands in its queue
-        for writer in self._writers[1:]:
-            writer.submit(_Hold.at(meeting, ()))
-        self._writers[0].submit(_Met.at(meeting, ()))
+        self._meet(0, range(1, len(self._writers)), ())
         self._is_spread = True
 
     def _submit_tied(self, commit: Commit) -> WriterTicket:
@@ -139,12 +142,24 @@ class WriterPool:
                 self._last[name] = (owner, count + 1)
             if concerned == {owner}:
                 return self._writers[owner].submit(commit)
-            meeting = Meeting(len(concerned) - 1)
-            # under the gate: two meetings stand in the same order in all queues, so no
-            # two wait for each other
-            for number in concerned - {owner}:
+            return self._meet(owner, concerned - {owner}, commit)
+
+    def _meet(
+        self, owner: int, others: Collection[int], commit: Commit
+    ) -> WriterTicket:
+        """Queues a meeting at all its writers, under the gate: two meetings stand in the same order
+        in all queues, so no two wait for each other.
+        """
+        meeting = Meeting(len(others))
+        try:
+            # First: it lets the others go again, whichever of them were called.
+            ticket = self._writers[owner].submit(_Met.at(meeting, commit))
+            for number in others:
                 self._writers[number].submit(_Hold.at(meeting, ()))
-            return self._writers[owner].submit(_Met.at(meeting, commit))
+        except BaseException:
+            meeting.call_off()
+            raise
+        return ticket
 
     def _meeting(self, apply: Apply) -> Apply:
         """Applies a batch, piece by piece where there are meetings."""
@@ -183,8 +198,12 @@ def _meet(commit: _Met, apply: Apply) -> list[Any]:
         commit.meeting.hold()
         return [Written()]
     try:
-        commit.meeting.gather()
-        return apply([tuple(commit)])
+        if commit.meeting.gather():
+            return apply([tuple(commit)])
+        # Nobody has its ticket.
+        return [
+            StoreUnavailable(where="", problem="the call was interrupted", remedy="")
+        ]
     finally:
         # whatever came of it: the others would hold for ever
         commit.meeting.end()

@@ -117,8 +117,10 @@ class SqliteReaders(Readers):
         if reader is None:
             with opening.lock():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
-                self._local.reader, self._local.version = reader, -1
+                self._local.version = -1
                 self._local.gate = self._gates[reader] = Gate()
+                # last: an interrupt may come between any two steps
+                self._local.reader = reader
         return reader
 
     def close(self) -> None:

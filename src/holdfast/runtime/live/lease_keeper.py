@@ -15,17 +15,21 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.live.leases import Leases
 from holdfast.runtime.plans.plan import run
+
+T = TypeVar("T")
 
 
 class KeptTurn(Protocol):
     """A turn as the keeper sees it."""
 
     session: Any
+    number: int
+    """0 until it is known to have been started."""
     lease_s: float
     owner_knows: bool
     """Whether whoever works on it knows that it is over, once it is."""
@@ -66,6 +70,12 @@ class WeakTurn(weakref.ref[Any]):
     wake: Any
 
 
+class Seizing:
+    """Held by whoever seizes a turn, until its end is stored."""
+
+    __slots__ = ("__weakref__",)
+
+
 class LeaseKeeper:
     """One thread for all turns of one store; it starts with the first. `leases` has what is seen of
     those of others.
@@ -81,6 +91,9 @@ class LeaseKeeper:
         # Not a condition: one that is interrupted while it is entered stays locked.
         self._news: SimpleQueue[Any] = SimpleQueue()
         self._sweeping = threading.Lock()
+        self._starting = threading.Lock()
+        self._is_closing = False
+        self._seized: dict[tuple[str, int], WeakTurn] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
         self._works = 0
@@ -131,6 +144,39 @@ class LeaseKeeper:
             self._dropped.append(tie)
             self._news.put(tie)
             self.drop(turn)
+
+    def start(self, submit: Callable[[], T]) -> T | None:
+        """Submits what starts a turn that is held; None when the store is being closed. What was
+        submitted is among those that the closing ends.
+        """
+        with self._starting:
+            return None if self._is_closing else submit()
+
+    def refuse_starts(self) -> None:
+        """No turn starts from now on: the store is being closed."""
+        with self._starting:
+            self._is_closing = True
+
+    def let_go_of_starting(self) -> None:
+        """Ends those that are being started, once they are: whoever asked for them gets a turn
+        that is over.
+        """
+        for turn in self.held():
+            if not turn.number:
+                self.forsake(turn)
+        self.sweep()
+
+    def seize(self, seizure: tuple[str, int], then: Callable[[], Any]) -> "Seizing":
+        """A turn is about to be seized, by session and fence. If what this gives is dropped before
+        `seized_no_more`, its seizer was interrupted, and `then` is done.
+        """
+        seizing = Seizing()
+        self._seized[seizure] = self.tie(seizing, then)
+        return seizing
+
+    def seized_no_more(self, seizure: tuple[str, int]) -> None:
+        """The turn was ended, or its seizer has let go of it."""
+        self._seized.pop(seizure, None)
 
     def leave(self, name: tuple[str, int], turn: KeptTurn) -> None:
         """Its owner has left this turn, and its end is not stored yet. `name` is its session and

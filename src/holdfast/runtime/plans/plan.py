@@ -17,10 +17,10 @@ asked for was done.
 
 import contextlib
 from collections.abc import Callable, Generator
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.engine.protocol import Engine, Outcome, Ticket
+from holdfast.engine.wake_signal import Signal
 from holdfast.errors import HoldfastError
 
 T = TypeVar("T")
@@ -65,37 +65,6 @@ def read(work: Callable[[], T], *, slow: bool = False) -> Plan[T]:
 def ask(work: Callable[[], Any]) -> Plan[Any]:
     """What the caller's own function gives."""
     return (yield Await(work))
-
-
-class Signal:
-    """An event that can be waited for. Unlike `threading.Event` it is made of C code where it
-    locks: whoever is interrupted while it waits leaves no lock behind, for which the writer would
-    then wait.
-    """
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._told: SimpleQueue[None] = SimpleQueue()
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def set(self) -> None:
-        if not self._is_set:
-            self._is_set = True
-            self._told.put(None)
-
-    def clear(self) -> None:
-        self._is_set = False
-        with contextlib.suppress(Empty):
-            while True:
-                self._told.get_nowait()
-
-    def wait(self, seconds: float) -> None:
-        """Returns when it is set or this long has passed; now and then a little early."""
-        if not self._is_set:
-            with contextlib.suppress(Empty):
-                self._told.get(timeout=seconds)
 
 
 class News:

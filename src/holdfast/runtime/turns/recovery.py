@@ -118,10 +118,17 @@ def settle(
         renew_s=lease_s,
         ended_too=True,
     )
+    seizure = (session.id, state.fence + 1)
+    # Before it is submitted: if this is interrupted, and the cleaning up as well, the keeper ends
+    # the turn.
+    held = session.keeper.seize(
+        seizure, partial(_settle_seized, session, seizure, end, reason)
+    )
     ticket = session.engine.submit((first,) if seizing is None else seizing(first))
     try:
         outcome = yield from wait_for(ticket)
         if isinstance(outcome, Refused):
+            session.keeper.seized_no_more(seizure)
             return False
         while True:
             last = yield from _last_write(session, state, end, reason)
@@ -133,9 +140,16 @@ def settle(
                 break
             # something came in late, or an old server was asked
             yield Pause(session.engine, session.id, AGAIN_S)
+        session.keeper.seized_no_more(seizure)
     except BaseException as cut:
-        if isinstance(outcome_of(ticket), Written):
-            yield from _leave(session, state.fence + 1, cut)
+        try:
+            if isinstance(outcome_of(ticket), Written):
+                yield from _leave(session, state.fence + 1, cut)
+            # Else it is not known yet what became of it: the keeper waits for that.
+            if ticket.done:
+                session.keeper.seized_no_more(seizure)
+        finally:
+            del held  # not with this frame, which the error keeps
         raise
     # An end that was asked for is in the log since the seizure, whoever did the rest.
     return is_asked or not isinstance(outcome, Refused)
@@ -184,6 +198,21 @@ def _last_write(
         ended_too=True,
         admits=tuple(admits),
     )
+
+
+def _settle_seized(
+    session: SessionLog, seizure: tuple[str, int], end: End, reason: str
+) -> None:
+    """Ends a turn whose seizer was interrupted again and again, as the seizer would have. On the
+    keeper's thread, where no signal arrives.
+    """
+    # Behind the commit that seizes it, if that was submitted at all; what this asks for is always
+    # refused.
+    session.submit(Write(session.id, fence=-1, fleeting=True)).result()
+    state = session.engine.state(session.id)
+    if state is not None and state.turn is not None and state.fence == seizure[1]:
+        run(settle(session, state, end=end, reason=reason))
+    session.keeper.seized_no_more(seizure)
 
 
 def _leave(session: SessionLog, fence: int, cut: BaseException) -> Plan[None]:

@@ -19,6 +19,7 @@ from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.inbox import NamedMessage, to_take
 from holdfast.domain.message import Spoken
+from holdfast.engine.closed_engine import closed
 from holdfast.engine.protocol import (
     Accepted,
     Commit,
@@ -237,7 +238,10 @@ def commit_start(
         took=took,
     )
     try:
-        outcome = yield from wait_for(session.engine.submit(commit))
+        ticket = session.keeper.start(partial(session.engine.submit, commit))
+        if ticket is None:
+            raise closed(session.engine.where)
+        outcome = yield from wait_for(ticket)
         if isinstance(outcome, Written):
             work.begin(outcome.turn)
             return work

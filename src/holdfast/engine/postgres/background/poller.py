@@ -31,6 +31,7 @@ from holdfast.engine.postgres.server.cluster import Cluster
 from holdfast.engine.postgres.server.connection import ServerConnection
 from holdfast.engine.postgres.server.driver_errors import verdict
 from holdfast.engine.postgres.tenant_cache import TenantCache
+from holdfast.engine.wake_signal import Signal
 from holdfast.engine.watchers import Watchers
 from holdfast.errors import HoldfastError
 
@@ -62,8 +63,8 @@ class Poller:
         self._kept = KeptConnection(cluster, self._listen)
         self._tenants = tenants
         self._watchers, self._is_ours = watchers, is_ours
-        self._gate = threading.Lock()
-        self._roused, self._closed = threading.Event(), threading.Event()
+        self._gate, self._serving = threading.Lock(), threading.Lock()
+        self._roused, self._closed = Signal(), Signal()
         self._thread: threading.Thread | None = None
         self._listens = True
         self._looks_left: dict[str, int] = {}
@@ -99,11 +100,13 @@ class Poller:
             thread.join()
 
     def _run(self) -> None:
-        while not self._closed.is_set():
-            self._roused.wait()
-            self._roused.clear()
-            self._serve()
-            self._kept.drop()
+        # One at a time: a thread whose start was interrupted may begin after all.
+        with self._serving:
+            while not self._closed.is_set():
+                self._roused.wait()
+                self._roused.clear()
+                self._serve()
+                self._kept.drop()
 
     def _serve(self) -> None:
         """Looks until nobody watches any more."""

@@ -8,6 +8,8 @@ next round.
 import threading
 from collections.abc import Iterable
 
+from holdfast.engine.wake_signal import Signal
+
 
 class BackgroundWorker:
     """One background thread of one engine. A subclass says in `_run` what is done, until `_closed`
@@ -21,7 +23,7 @@ class BackgroundWorker:
     def __init__(self) -> None:
         self._gate = threading.Lock()
         self._moved: dict[str, None] = {}
-        self._news, self._closed = threading.Event(), threading.Event()
+        self._news, self._closed = Signal(), Signal()
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:

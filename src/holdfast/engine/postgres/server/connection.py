@@ -19,6 +19,7 @@ import psycopg
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.queries import QUERIES
 from holdfast.engine.postgres.server.primary import Connection, Identity
+from holdfast.engine.wake_signal import Signal
 
 _log = logging.getLogger("holdfast")
 
@@ -173,7 +174,7 @@ class Watchdog:
             weakref.WeakKeyDictionary()
         )
         self._gate = threading.Lock()
-        self._closed = threading.Event()
+        self._closed = Signal()
         self._thread: threading.Thread | None = None
 
     def watch(self, line: ServerConnection) -> None:

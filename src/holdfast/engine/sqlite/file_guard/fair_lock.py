@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
 from holdfast.engine.sqlite.file_guard.process_fork import keep_from_children
+from holdfast.engine.wake_signal import Signal
 from holdfast.errors import StoreUnavailable
 
 NOTE_BYTES = 64
@@ -109,7 +110,7 @@ class _Waiter:
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self.got = threading.Event()
+        self.got = Signal()
         self._settled = threading.Lock()
         self._wanted, self._over = True, False
         self._close: Callable[[], None] | None = None

@@ -187,8 +187,11 @@ class SearchFeed:
 @contextlib.contextmanager
 def transaction(connection: apsw.Connection, kind: str) -> Iterator[None]:
     """`DEFERRED` to read the file as of one moment, `IMMEDIATE` to write it."""
-    connection.execute(f"BEGIN {kind}")
     try:
+        # one that was interrupted may have left its own behind
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute(f"BEGIN {kind}")
         yield
         connection.execute("COMMIT")
     finally:

@@ -137,19 +137,19 @@ class SearchIndex:
         with self._alone():
             self._file.close()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One thread at a time, in the order they came: a lock alone would be had again at once by
-        whoever let go.
+    def _alone(self) -> Any:
+        """The lock for one thread at a time, about in the order they came: `with self._alone():`. A
+        lock alone would be had again at once by whoever let go.
+
+        The lock itself is what `with` takes, in C code alone: an interrupt between two steps of
+        ours would leave it locked for good.
         """
         # the next one in the queue holds it while it waits, so whoever lets go of the
         # gate queues up behind
         with self._queue:
-            self._gate.acquire()
-        try:
-            yield
-        finally:
-            self._gate.release()
+            with self._gate:
+                pass
+        return self._gate
 
     def _catch_up(self, head: int) -> None:
         """Reads the log up to its head, as it was when somebody asked."""

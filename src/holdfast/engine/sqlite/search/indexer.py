@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.engine.sqlite.search.file import Spoiled
+from holdfast.engine.wake_signal import Signal
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class SqliteIndexer:
         self._news = True
         self._asleep = False
         self._stopped = False
-        self._wake = threading.Event()
+        self._wake = Signal()
         self._thread = threading.Thread(
             target=self._run, name="holdfast-indexer", daemon=True
         )
