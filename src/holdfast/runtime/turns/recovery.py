@@ -15,8 +15,10 @@ from holdfast.domain.entry import Draft, End, TurnEnded
 from holdfast.engine.protocol import (
     Commit,
     JournalRow,
+    Outcome,
     Refused,
     SessionState,
+    Ticket,
     Waiting,
     Write,
     Written,
@@ -130,29 +132,36 @@ def settle(
         if isinstance(outcome, Refused):
             session.keeper.seized_no_more(seizure)
             return False
-        while True:
-            last = yield from _last_write(session, state, end, reason)
-            commit: Commit = (last,)
-            if also is not None:
-                commit = yield from also(last)
-            outcome = yield from wait_for(session.engine.submit(commit))
-            if not isinstance(outcome, Refused) or outcome.why != "moved":
-                break
-            # something came in late, or an old server was asked
-            yield Pause(session.engine, session.id, AGAIN_S)
+        outcome = yield from _end_seized(session, state, end, reason, also)
         session.keeper.seized_no_more(seizure)
     except BaseException as cut:
         try:
-            if isinstance(outcome_of(ticket), Written):
-                yield from _leave(session, state.fence + 1, cut)
-            # Else it is not known yet what became of it: the keeper waits for that.
-            if ticket.done:
-                session.keeper.seized_no_more(seizure)
+            yield from _let_go(session, seizure, ticket, cut)
         finally:
             del held  # not with this frame, which the error keeps
         raise
     # An end that was asked for is in the log since the seizure, whoever did the rest.
     return is_asked or not isinstance(outcome, Refused)
+
+
+def _end_seized(
+    session: SessionLog,
+    state: SessionState,
+    end: End,
+    reason: str,
+    also: Callable[[Write], Plan[Commit]] | None,
+) -> Plan[Outcome]:
+    """The second commit, made anew as long as something came in that it does not know of."""
+    while True:
+        last = yield from _last_write(session, state, end, reason)
+        commit: Commit = (last,)
+        if also is not None:
+            commit = yield from also(last)
+        outcome = yield from wait_for(session.engine.submit(commit))
+        if not isinstance(outcome, Refused) or outcome.why != "moved":
+            return outcome
+        # something came in late, or an old server was asked
+        yield Pause(session.engine, session.id, AGAIN_S)
 
 
 def _last_write(
@@ -213,6 +222,16 @@ def _settle_seized(
     if state is not None and state.turn is not None and state.fence == seizure[1]:
         run(settle(session, state, end=end, reason=reason))
     session.keeper.seized_no_more(seizure)
+
+
+def _let_go(
+    session: SessionLog, seizure: tuple[str, int], ticket: Ticket, cut: BaseException
+) -> Plan[None]:
+    if isinstance(outcome_of(ticket), Written):
+        yield from _leave(session, seizure[1], cut)
+    # Else it is not known yet what became of it: the keeper waits for that.
+    if ticket.done:
+        session.keeper.seized_no_more(seizure)
 
 
 def _leave(session: SessionLog, fence: int, cut: BaseException) -> Plan[None]:
