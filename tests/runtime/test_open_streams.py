@@ -102,11 +102,18 @@ def test_what_can_be_no_chunk_of_a_provider_is_refused(store, format):
         for chunk in ("words", b"words", 5, 1.5, True):
             with pytest.raises(InvalidMessage, match="not "):
                 stream.push(chunk)
-        for chunk in ("words", b"words", 5, 1.5, True):
-            with pytest.raises(InvalidMessage, match="not "):
-                list(turn.deliver([chunk], format))
         turn.say("done")
     assert answers(session) == [("done", "complete")]
+
+
+def test_text_from_the_stream_of_a_provider_is_kept_and_cuts_its_turn_off(store):
+    """A source can't be asked for another chunk: what is no chunk is kept as it came."""
+    session = store.session("k")
+    with session.turn("Hi") as turn:
+        assert list(turn.deliver(["words"], "openai.chat")) == []
+    [message] = [each for each in session.transcript() if each.role == "assistant"]
+    assert message.state == "partial" and "words" in str(message.payload)
+    assert ends(store, session.id) == {1: ["interrupted"]}
 
 
 def test_the_owner_is_told_though_another_thread_was_told_first(store, where):

@@ -37,6 +37,7 @@ from holdfast.formats.text import TextAssembly
 from holdfast.runtime.live.message import parts_of, shown_text_of
 
 UNREAD = "unread"
+_NO_CHUNK = (str, bytes, bytearray, int, float)
 
 
 class UnreadableStream(Exception):
@@ -114,9 +115,8 @@ class Stream:
         take = self._assembly.take
         deltas: list[Delta] = []
         for chunk in chunks:
-            if self.format != "text":
-                self.check(chunk)
             try:
+                self.check(chunk)
                 deltas += take(chunk)
             except Exception as error:
                 if self.format == "text" and isinstance(error, InvalidMessage):
@@ -128,9 +128,12 @@ class Stream:
 
     def check(self, chunk: Any) -> None:
         """Refuses what can be no chunk of a provider, whatever format it speaks: the caller means
-        another format. It would be no error to most of them, and its words would be lost.
+        another format. Most formats read nothing in it, and its words would be lost.
         """
-        if isinstance(chunk, str | bytes | bytearray | int | float) or chunk is None:
+        if self.format == "text":
+            return
+        # By its type: what an object says of its class may raise, and is kept as it came.
+        if chunk is None or issubclass(type(chunk), _NO_CHUNK):
             problem = (
                 f"a chunk of {self.format} is a dict or an object of its SDK, not "
                 f'{kind_of(chunk)}; for plain text the format is "text"'

@@ -31,8 +31,7 @@ class OpenStream:
         if stream.closed and not self._work.ended:
             takes = f"a chunk while the stream is open; this one {self._why_closed()}"
             raise BadArgument(parameter="chunk", takes=takes, given=kind_of(chunk))
-        if stream.format != "text":
-            stream.check(chunk)
+        stream.check(chunk)
         # A stream is on its turn's list from its first chunk on: one that never says anything
         # does not cut its turn off.
         with stream.lock:
