@@ -12,7 +12,6 @@ import msgspec
 from holdfast.domain.entry import note_of
 from holdfast.domain.message import Call, MessageNote, Part, Refusal, Result, Text, thaw
 from holdfast.domain.search.query import TEXT_MAX, SearchableText
-from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 
 EarlierNotes = Callable[[bytes], Iterable[bytes]]
@@ -54,10 +53,10 @@ def _callers(id: str, earlier: EarlierNotes) -> Iterator[str]:
 
 
 def _text(format: str, body: bytes) -> str:
-    try:
-        pieces = registry.read(format, body)
-    except InvalidMessage:  # of a format that is not known here
+    # Of a later release, or of a program with a format of its own.
+    if not registry.is_known(format):
         return "\n".join(_strings(thaw(body)))
+    pieces = registry.read(format, body)
     return "\n".join(text for piece in pieces if (text := _said(piece.part)))
 
 

@@ -106,12 +106,13 @@ class CallBook:
     def note(self, message: str, note: MessageNote) -> None:
         """A message of the turn was stored, with these calls and these answers."""
         with self._lock:
-            if message in self._noted or (message, 0) in self._at:
+            if message in self._noted:
                 return  # it was noted before: somebody was interrupted
             for index, call in enumerate(note.calls):
-                self._add(OpenCall(call.id, message, index))
-            if note.calls:
-                self._noted.add(message)
+                # Some may have been, if the interrupt came here.
+                if (message, index) not in self._at:
+                    self._add(OpenCall(call.id, message, index))
+            self._noted.add(message)
         # An outcome with a target was given by `answer` before it was stored.
         if note.target is None:
             for call_id in note.answers:
@@ -131,6 +132,15 @@ class CallBook:
                     _drop_answered(messages, message)
                     return call
             return None
+
+    def leave_unanswered(self, call: OpenCall) -> None:
+        """It could not be stored that this call has an outcome: it can be answered again."""
+        with self._lock:
+            call.answered = False
+            calls = self._open[call.call_id].setdefault(call.message, deque())
+            if call not in calls:
+                # All before it have outcomes, or it would not have been dropped.
+                calls.appendleft(call)
 
     def is_made(self, call_id: str) -> bool:
         """Whether the model has made a call of this id that nobody has started."""

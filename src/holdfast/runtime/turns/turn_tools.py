@@ -186,7 +186,7 @@ def _result(turn: RunningTurn, call_id: str, text: str, error: bool) -> Plan[str
         [id] = yield from store_messages(turn, [spoken])
     except OperatorNeeded:
         if known is not None:
-            known.answered = False  # so that it can be answered again
+            turn.calls.leave_unanswered(known)
         raise
     return id
 
