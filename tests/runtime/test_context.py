@@ -37,7 +37,7 @@ from looking import ends, other_handle
 from procs import run
 
 STORIES = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 formats = st.sampled_from(FORMATS)

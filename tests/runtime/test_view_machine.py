@@ -240,7 +240,7 @@ class Views(RuleBasedStateMachine):
 
 
 Views.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestViews = pytest.mark.slow(Views.TestCase)
 
