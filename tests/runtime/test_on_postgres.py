@@ -206,11 +206,15 @@ def test_tenants_see_only_their_own(where: str) -> None:
 def test_a_store_says_how_to_get_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
+    import holdfast.engine.postgres as postgres_package
+
     for name in [
         name for name in sys.modules if name.startswith(("psycopg", "holdfast.engine.postgres"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
+    # The import that fails puts another package there, which other tests would find.
+    monkeypatch.setattr(holdfast.engine, "postgres", postgres_package)
     with pytest.raises(StoreUnavailable) as told:
         holdfast.open("postgresql://somewhere/agents")
     assert "pip install 'holdfast[postgres]'" in told.value.remedy
