@@ -241,6 +241,8 @@ def test_a_second_turn_waits_for_the_first_and_knows_what_it_said(hermes):
     done = []
     second = threading.Thread(target=lambda: done.append(say(hermes, "Two.", ["Second."])))
     second.start()
+    # It has to wait: one that comes after the end of the first does something else.
+    second.join(1)
     may_go_on.set()
     first.join(20)
     second.join(20)
