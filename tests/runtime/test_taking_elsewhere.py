@@ -236,3 +236,20 @@ def test_on_an_event_loop(where):
     taken, told = asyncio.run(scene())
     assert taken == ["two"]
     assert told == ["one", "here", "two", "and here"]
+
+
+def test_an_inbox_is_read_once_however_many_of_its_messages_are_taken(store, monkeypatch):
+    receipts = [store.accept("inbox", f"word {number}") for number in range(30)]
+    session, inbox = store.session("conversation"), store.session("inbox").id
+    engine, read = store._work.engine, []
+    ask = engine.inbox
+
+    def counted(place, *given, **options):
+        read.append(place)
+        return ask(place, *given, **options)
+
+    monkeypatch.setattr(engine, "inbox", counted)
+    with session.turn(take=receipts) as turn:
+        turn.say("all of them")
+    assert said(session) == [*(f"word {number}" for number in range(30)), "all of them"]
+    assert 0 < read.count(inbox) <= 3

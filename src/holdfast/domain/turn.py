@@ -57,8 +57,9 @@ class Ask(msgspec.Struct):
         return self.approved is not False and self.started_in is None
 
 
-Asks = Mapping[tuple[str, int], Ask]
-"""Asks by message and place of the call in it."""
+Place = tuple[str, int]
+"""A call by the id of its message and its index among the calls of that."""
+Asks = Mapping[Place, Ask]
 _NO_ASKS: Asks = {}
 _NOTHING_SAID: Mapping[str, Sequence[str]] = {}
 

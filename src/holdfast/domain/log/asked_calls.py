@@ -1,10 +1,7 @@
 """What a session asked somebody to approve, and what became of it (I-22)."""
 
 from holdfast.domain.entry import Asked, CallStarted, Decided
-from holdfast.domain.turn import Ask
-
-Place = tuple[str, int]
-"""A call by the id of its message and its index among the calls of that."""
+from holdfast.domain.turn import Ask, Place
 
 
 class AskedCalls(dict[Place, Ask]):

@@ -64,6 +64,9 @@ class Takers:
                 for id in note_of(entry.kind, entry.note).takes:
                     self._turn_of[id] = entry.turn
                     self._taken_by.setdefault(entry.turn, set()).add(id)
+                    # A turn of another session took it: it never comes back here.
+                    if entry.turn is None:
+                        self._settled.add(id)
             elif entry.kind == "end":
                 for id in note_of("end", entry.note).returns:
                     self._turn_of.pop(id, None)

@@ -19,6 +19,7 @@ from holdfast.errors import Damaged, NotFound
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.live.transcript import find
 
 
 class Brought(NamedTuple):
@@ -51,17 +52,16 @@ def bring(
     """What of these messages waits elsewhere, for anybody or for this waiter. What can't be had is
     not in it: those who name it are told by whoever looks for all of it.
     """
-    here = {each.message.hex() for each in waiting}
+    elsewhere = _elsewhere(session, named, waiting)
+    free = _free(session, elsewhere, waiter)
     found: dict[str, list[Waiting]] = {}
     origins: dict[str, str] = {}
     # By id, which begins with its time: in the order in which they were accepted.
-    for each in sorted(named or ()):
-        if each.session in (None, session.id) or each.id in here | origins.keys():
-            continue
-        place, message = _place_of(session, each, waiter)
-        if place is not None and message is not None:
-            origins[each.id] = place.id
-            found.setdefault(place.id, []).append(message)
+    for id in sorted({each.id for each in elsewhere}):
+        if id in free:
+            place, message = free[id]
+            origins[id] = place
+            found.setdefault(place, []).append(message)
     drafts: dict[str, Draft] = {}
     labels: list[Draft] = []
     leaving: list[Write] = []
@@ -76,7 +76,10 @@ def bring(
 
 def taken_to(session: SessionLog, id: str) -> str | None:
     """The session whose turn has taken this message from the inbox of this one."""
-    after = 0
+    accepted = find(session, id)
+    if accepted is None:
+        return None
+    after = accepted.seq
     while page := session.page(after, bodies=False):
         after = page[-1].seq
         for entry in page:
@@ -113,17 +116,32 @@ def places_of(
                 yield current
 
 
-def _place_of(
-    session: SessionLog, wanted: NamedMessage, waiter: str | None
-) -> tuple[SessionState, Waiting] | tuple[None, None]:
-    """Where a message waits now."""
-    for place in places_of(session, (wanted,)):
+def _elsewhere(
+    session: SessionLog,
+    named: Sequence[NamedMessage] | None,
+    waiting: Sequence[Waiting],
+) -> list[NamedMessage]:
+    """Those that were accepted by other sessions and do not wait here."""
+    here = {each.message.hex() for each in waiting}
+    found = []
+    for each in named or ():
+        if each.session not in (None, session.id) and each.id not in here:
+            found.append(each)
+    return found
+
+
+def _free(
+    session: SessionLog, named: Sequence[NamedMessage], waiter: str | None
+) -> dict[str, tuple[str, Waiting]]:
+    """By the id of a message, the session where it waits now and how. Each inbox is read once,
+    however many of its messages are named.
+    """
+    found: dict[str, tuple[str, Waiting]] = {}
+    for place in places_of(session, named):
         for each in session.engine.inbox(place.id):
-            if each.message.hex() == wanted.id and is_free(
-                session, place.id, waiter, each
-            ):
-                return place, each
-    return None, None
+            if is_free(session, place.id, waiter, each):
+                found.setdefault(each.message.hex(), (place.id, each))
+    return found
 
 
 def _again(session: SessionLog, place: str, waiting: Waiting) -> Draft:

@@ -211,6 +211,8 @@ class RunningTurn:
         if self.ended:
             raise (yield from self.interrupted())
         with stream.lock:
+            if stream.taken_back:
+                return ""
             if stream.shut:
                 # The message was made without this, which is shown to nobody.
                 raise TurnInterrupted(turn_id=self.id, reason="it is ending")
@@ -453,7 +455,11 @@ class RunningTurn:
 
     def shown(self) -> dict[str, int]:
         """By message that is being spoken, how many characters of it were shown."""
-        return {stream.id.hex(): stream.shown for stream in self._streams}
+        found = {}
+        for stream in self._streams:
+            if stream.shown:
+                found[stream.id.hex()] = stream.shown
+        return found
 
     def _is_to_be_heard(self) -> bool:
         """Whether its open streams have said something that has not arrived."""

@@ -15,12 +15,9 @@ from holdfast.domain.log.fold import Log
 from holdfast.domain.message import Call, MessageNote
 from holdfast.domain.repair import StoredMessage, calls_of, pair
 from holdfast.domain.reset_policy import asking_scope
-from holdfast.domain.turn import CallToRun
+from holdfast.domain.turn import CallToRun, Place
 from holdfast.runtime.live.message import parts_of
 from holdfast.runtime.live.session_log import SessionLog
-
-Place = tuple[str, int]
-"""A call by the id of its message and its index among the calls of that."""
 
 
 class OpenCall:

@@ -55,10 +55,13 @@ class Delivery(Iterator[str]):
             work.attend(stream, self, partial(_close_elsewhere, self._source.close))
         if work.ended:
             run(work.refuse())
-        for batch in () if stream.taken_back else self._source:
-            text = run(work.store_chunks(stream, batch))
-            if text:
-                return text
+        if not stream.taken_back:
+            for batch in self._source:
+                text = run(work.store_chunks(stream, batch))
+                if text:
+                    return text
+                if stream.taken_back:
+                    break
         if stream.taken_back:
             self._source.close()
             self._over = True
