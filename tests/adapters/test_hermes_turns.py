@@ -12,7 +12,7 @@ import hermes_modules
 import pytest
 
 import holdfast
-from holdfast.adapters.hermes import turns
+from holdfast.adapters.hermes import receipts, turns
 from holdfast.adapters.hermes.rows import backlog
 from holdfast.adapters.hermes.serving import serving_at
 
@@ -228,27 +228,65 @@ def test_what_was_said_before_holdfast_was_there_stands_first(hermes):
     assert [text for _, text, _ in transcript(hermes)] == ["Old.", "Yes.", "New.", "Now."]
 
 
-def test_a_second_turn_waits_for_the_first_and_knows_what_it_said(hermes):
-    has_begun, may_go_on = threading.Event(), threading.Event()
+def said_to(agent):
+    return [each["content"] for each in agent.requests[0]]
+
+
+def test_a_second_turn_waits_for_the_first_and_knows_what_it_said(hermes, monkeypatch):
+    has_begun, may_go_on, waits = threading.Event(), threading.Event(), threading.Event()
+    patience = turns._patience
 
     def wait():
         has_begun.set()
         may_go_on.wait(20)
 
+    def waiting(*given):
+        waits.set()
+        return patience(*given)
+
+    monkeypatch.setattr(turns, "_patience", waiting)
     first = threading.Thread(target=say, args=(hermes, "One.", ["First ", wait, "answer."]))
     first.start()
     assert has_begun.wait(20)
     done = []
     second = threading.Thread(target=lambda: done.append(say(hermes, "Two.", ["Second."])))
     second.start()
-    # It has to wait: one that comes after the end of the first does something else.
-    second.join(1)
+    assert waits.wait(20)
     may_go_on.set()
     first.join(20)
     second.join(20)
     [[agent, _]] = done
-    assert [each["content"] for each in agent.requests[0]] == ["One.", "First answer.", "Two."]
+    assert said_to(agent) == ["One.", "First answer.", "Two."]
     assert [text for _, text in rows(hermes)] == ["One.", "First answer.", "Two.", "Second."]
+
+
+def test_a_turn_that_ends_while_the_next_one_is_opened_is_known_to_it(hermes, monkeypatch):
+    claim = receipts.claim
+
+    def meanwhile(*given):
+        monkeypatch.setattr(receipts, "claim", claim)
+        say(hermes, "One.", ["First answer."])
+        return claim(*given)
+
+    monkeypatch.setattr(receipts, "claim", meanwhile)
+    agent, _ = say(hermes, "Two.", ["Second."], history=[])
+    assert said_to(agent) == ["One.", "First answer.", "Two."]
+
+
+@pytest.mark.parametrize("load", ["get_messages_as_conversation", "get_resume_conversations"])
+def test_a_turn_that_ends_after_the_history_was_loaded_is_known_to_the_next_one(hermes, load):
+    say(hermes, "Before.", ["Yes."])
+    history = getattr(hermes.db, load)("s1")
+    say(hermes, "One.", ["First answer."])
+    agent, _ = say(hermes, "Two.", ["Second."], history=history)
+    assert said_to(agent) == ["Before.", "Yes.", "One.", "First answer.", "Two."]
+
+
+def test_a_history_that_nobody_has_added_to_is_taken_as_it_is(hermes):
+    say(hermes, "Before.", ["Yes."])
+    history = hermes.db.get_messages_as_conversation("s1")
+    agent, _ = say(hermes, "Two.", ["Second."], history=history[:1])
+    assert said_to(agent) == ["Before.", "Two."]
 
 
 CHILD = """

@@ -251,12 +251,13 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
     try:
         _write_backlog(db, base, serving, look=True)
         session = serving.known_conversation(session_id)
-        if session is None:
-            return
-        turn = last_turn(session)
-        # A turn that has completed has written its rows, or has them in the backlog.
-        if turn.end not in (None, "completed"):
-            _write_missing(db, base, session_id, turn)
+        if session is not None:
+            turn = last_turn(session)
+            # A turn that has completed has written its rows, or has them in the backlog.
+            if turn.end not in (None, "completed"):
+                _write_missing(db, base, session_id, turn)
+        # Before the rows are read: a turn that ends in between counts as not loaded.
+        serving.note_load(session_id, session)
     except (HoldfastError, OSError) as error:
         log.warning("rows of %s may be missing: %s", session_id, error)
 

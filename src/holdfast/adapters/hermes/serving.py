@@ -33,6 +33,7 @@ class Serving:
         self.world: World = RealWorld()
         self.backlog = Backlog(self.store, self.world)
         self.inbox = GatewayInbox(self.store)
+        self._loaded: dict[str, int] = {}
 
     def conversation(self, session_id: str) -> Session:
         """The session of a Hermes session, made if there is none."""
@@ -44,6 +45,14 @@ class Serving:
             return self.store.session(CONVERSATION + session_id, create=False)
         except NotFound:
             return None
+
+    def note_load(self, session_id: str, session: Session | None) -> None:
+        """Hermes is about to load this session; what is said from now on it may not get."""
+        self._loaded[session_id] = session.head() if session is not None else 0
+
+    def loaded_at(self, session_id: str) -> int | None:
+        """Where the log of this session ended when Hermes loaded it last; None if it never has."""
+        return self._loaded.get(session_id)
 
 
 _serving: dict[Path, Serving] = {}

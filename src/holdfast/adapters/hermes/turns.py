@@ -38,6 +38,7 @@ from holdfast.adapters.hermes.streams import (
     set_conversation,
     stop,
 )
+from holdfast.domain.ids import turn_id
 from holdfast.errors import HoldfastError, NotFound, SessionBusy
 from holdfast.runtime.clock import World
 
@@ -215,12 +216,14 @@ class AgentCall:
         """What Hermes answers, once all of it is stored."""
         try:
             conversation = _conversation(agent, serving)
+            known_to = _known_to(conversation, serving)
             self._keep_history(agent, conversation)
-            turn, has_waited = self._open(agent, conversation, serving.world)
+            turn = self._open(agent, conversation, serving.world)
+            is_behind = _is_behind(conversation, turn, known_to)
         except (HoldfastError, OSError) as error:
             log.error("a message of the user can't be stored: %s", error)
             return self._refused(agent, error)
-        if has_waited:
+        if is_behind:
             self._load_again(agent, conversation)
         return self._inside(agent, conversation, turn)
 
@@ -231,10 +234,8 @@ class AgentCall:
             said = _said(agent, history, agent._holdfast_is_scaffolding)
             conversation.record([(live, plain(live)) for live, _ in said])
 
-    def _open(
-        self, agent: Any, conversation: Conversation, world: World
-    ) -> tuple[Turn, bool]:
-        """A turn for this call, and whether another's had to be waited for."""
+    def _open(self, agent: Any, conversation: Conversation, world: World) -> Turn:
+        """A turn for this call, after those of others."""
         session = conversation.session
         asked = self._asked()
         taken = receipts.claim(agent, self._user_message)
@@ -244,16 +245,14 @@ class AgentCall:
             # What a turn took that died before it spoke: Hermes has its row, and it is in the list.
             before = session.pending()
             try:
-                turn = _turn(
-                    session, asked, [*taken, *before] if taken else [], on_busy
-                )
+                turn = _turn(session, asked, taken, before, on_busy)
                 break
             except SessionBusy:
                 on_busy = _patience(conversation.session_id, world.tick() - started)
                 time.sleep(LOOK_S)
         known = {message.id for message in before}
         conversation.begin(turn, _asked_in(session, turn, known))
-        return turn, world.tick() - started > LOOK_S
+        return turn
 
     def _asked(self) -> Payload | None:
         """What the user says; None in a turn that Hermes resumes by itself."""
@@ -263,7 +262,7 @@ class AgentCall:
         return plain({"role": "user"}, words) if words else None
 
     def _load_again(self, agent: Any, conversation: Conversation) -> None:
-        """The history was loaded before another's turn was waited for, and has not its words."""
+        """The history was loaded before another's turn had ended, and has not its words."""
         self._named["conversation_history"] = (
             agent._session_db.get_messages_as_conversation(
                 conversation.session_id, repair_alternation=True
@@ -309,16 +308,44 @@ class AgentCall:
         }
 
 
+def _known_to(conversation: Conversation, serving: Serving) -> int:
+    """Up to where in the log an agent knows the session that it is called in: as far as its history
+    was loaded, or its own last turn.
+    """
+    known = []
+    for seq in (serving.loaded_at(conversation.session_id), conversation.known_to):
+        if seq is not None:
+            known.append(seq)
+    return max(known) if known else conversation.session.head()
+
+
+def _is_behind(conversation: Conversation, turn: Turn, known_to: int) -> bool:
+    """Whether somebody else has had a turn here since then. Having waited is no sign of it: one may
+    have ended after the history was loaded and before it would have been waited for.
+    """
+    session = conversation.session
+    own = (turn.id, conversation.last_turn)
+    is_behind = False
+    for entry in session.entries(after=known_to):
+        known_to = entry.seq
+        if entry.turn is not None and turn_id(session.id, entry.turn) not in own:
+            is_behind = True
+    conversation.known_to = known_to
+    conversation.last_turn = turn.id
+    return is_behind
+
+
 def _turn(
     session: Session,
     asked: Payload | None,
-    taken: list[Receipt | Message],
+    taken: list[Receipt],
+    before: list[Message],
     on_busy: Any,
 ) -> Turn:
     if taken:
         try:
             # What a killed turn gave back has its row by now, and stands before what is asked now.
-            wanted: list[str | Message | Receipt] = [*session.pending(), *taken]
+            wanted: list[str | Message | Receipt] = [*before, *taken]
             return session.turn(take=wanted, on_busy=on_busy)
         except NotFound:
             log.warning("a receipt waits no more: its words are stored anew")

@@ -28,6 +28,9 @@ class Conversation:
         self.session_id = session_id
         self.turn: Turn | None = None
         self.failure: str | None = None
+        self.known_to: int | None = None
+        """Up to here the agent knows the log; what comes after is of `last_turn`, or of others."""
+        self.last_turn: str | None = None
         self.lock = threading.RLock()
         self._list = LiveList()
         self._asked: list[Payload] = []
