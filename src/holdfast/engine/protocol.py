@@ -460,6 +460,13 @@ class Engine(Protocol):
         the active_at and the id of the one to go on from.
         """
 
+    def under(
+        self, tenant: str, prefix: str, *, after: str = "", limit: int = 50
+    ) -> list[SessionState]:
+        """The current sessions of the keys that begin so, by key, without those that have ended.
+        `after` is the key to go on from.
+        """
+
     def kept(
         self, tenant: str, *, before: tuple[int, str], limit: int
     ) -> list[SessionState]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.domain.search.query import Found, SearchScope
 
 FAR_FUTURE = 1 << 62
+LARGEST = "\U0010ffff"
+"""The largest character: behind a prefix, it stands after all that begins so."""
 
 
 class Searcher(Protocol):
@@ -136,6 +138,18 @@ class EngineReads:
         if key is not None:
             return self._states("sessions_of_key", key=self._name(key), **values)
         return self._states("sessions_by_activity", **values)
+
+    def under(
+        self, tenant: str, prefix: str, *, after: str = "", limit: int = 50
+    ) -> list[SessionState]:
+        return self._states(
+            "sessions_under",
+            tenant=self._name(tenant),
+            first=self._name(prefix),
+            last=self._name(prefix + LARGEST),
+            after=self._name(after),
+            limit=limit,
+        )
 
     def kept(
         self, tenant: str, *, before: tuple[int, str], limit: int

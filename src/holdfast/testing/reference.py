@@ -224,6 +224,17 @@ class ReferenceEngine:
             newest_first = [mark for mark in newest_first if mark < end]
         return [self._seen(marks[mark]) for mark in newest_first[:limit]]
 
+    def under(
+        self, tenant: str, prefix: str, *, after: str = "", limit: int = 50
+    ) -> list[SessionState]:
+        found = {}
+        for session in self._world.of(tenant):
+            if session.key is not None and session.key.startswith(prefix):
+                current = self.current(tenant, session.key)
+                if current is not None and not current.ended and session.key > after:
+                    found[session.key] = current
+        return [found[key] for key in sorted(found)[:limit]]
+
     def kept(
         self, tenant: str, *, before: tuple[int, str], limit: int
     ) -> list[SessionState]:

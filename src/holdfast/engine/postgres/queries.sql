@@ -175,6 +175,14 @@ WHERE tenant = %(tenant)s AND id = (SELECT session FROM binding WHERE tenant = %
 SELECT * FROM session_state
 WHERE tenant = %(tenant)s AND id BETWEEN %(first)s::uuid AND %(last)s::uuid ORDER BY id LIMIT %(limit)s;
 
+-- name: sessions_under
+-- The current sessions of the keys that begin so, by key, without those that have ended. The upper bound is the prefix with
+-- the largest character behind it.
+SELECT session_state.* FROM binding JOIN session_state ON session_state.id = binding.session
+WHERE binding.tenant = %(tenant)s AND binding.key >= %(first)s AND binding.key < %(last)s AND binding.key > %(after)s
+  AND session_state.tenant = %(tenant)s AND session_state.ended = 0
+ORDER BY binding.key LIMIT %(limit)s;
+
 -- name: sessions_by_activity
 -- A page of sessions, newest first, after the one with this time and id. An index has those of each state in order; a page of
 -- all is made from a page of each.

@@ -97,6 +97,14 @@ SELECT * FROM session_state WHERE tenant = :tenant AND key = :key ORDER BY epoch
 -- alone, or a file without statistics is read through for all sessions of the tenant.
 SELECT * FROM session_state WHERE id >= :first AND id < :last AND +tenant = :tenant ORDER BY id LIMIT :limit;
 
+-- name: sessions_under
+-- The current sessions of the keys that begin so, by key, without those that have ended. The upper bound is the prefix with
+-- the largest character behind it.
+SELECT * FROM session_state
+WHERE tenant = :tenant AND key >= :first AND key < :last AND key > :after AND ended = 0
+  AND epoch = (SELECT max(epoch) FROM session AS other WHERE other.tenant = :tenant AND other.key = session_state.key)
+ORDER BY key LIMIT :limit;
+
 -- name: sessions_by_activity
 -- A page of sessions, newest first, after the one with this time and id. Those that run are few among many, and have an
 -- index of their own: without it all sessions of the tenant would be gone through.

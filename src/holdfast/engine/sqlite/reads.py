@@ -26,7 +26,7 @@ from holdfast.engine.protocol import (
     WordsOf,
     no_words,
 )
-from holdfast.engine.reads import EngineReads
+from holdfast.engine.reads import LARGEST, EngineReads
 from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.queries import Values
@@ -77,8 +77,7 @@ class SqliteReads(EngineReads):
         return json.dumps(list(sessions))
 
     def _span(self, prefix: str) -> tuple[str, str]:
-        # the largest character stands behind every id that begins so
-        return prefix, prefix + "\U0010ffff"
+        return prefix, prefix + LARGEST
 
     def _clock_values(self) -> dict[str, Any]:
         clock, tick, _ = self._clock()

@@ -72,6 +72,26 @@ def a_list_can_be_of_one_key_or_of_one_state(engine: Engine) -> None:
 
 
 @LAWS
+def the_keys_that_begin_so_are_listed_by_key_with_their_current_sessions(
+    engine: Engine,
+) -> None:
+    old = new_session(engine, 1, key="a:1")
+    old.write(drafts=(Draft("closed", None, mint(), 2),), close=True)
+    new = new_session(engine, 2, key="a:1", epoch=2)
+    over = new_session(engine, 3, key="a:2")
+    over.write(drafts=(Draft("closed", None, mint(), 2),), close=True)
+    last = new_session(engine, 4, key="a:ü\ue000")
+    new_session(engine, 5, key="b:1")
+    new_session(engine, 6, key=None)
+    # Its session has ended: the key is in no list.
+    assert are(engine.under("t", "a:"), new, last)
+    assert are(engine.under("t", "a:", limit=1), new)
+    assert are(engine.under("t", "a:", after="a:1"), last)
+    assert len(engine.under("t", "")) == 3
+    assert engine.under("another tenant", "a:") == []
+
+
+@LAWS
 def a_message_makes_its_session_the_newest_to_the_second(engine: Engine) -> None:
     old = new_session(engine, 1, at=1_000)
     new = new_session(engine, 2, at=2_000)

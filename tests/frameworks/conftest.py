@@ -1,0 +1,17 @@
+"""Adapters for frameworks, each with the framework's real release.
+
+The ordinary run has the frameworks that are in the extra `test`; `./dev frameworks NAME` runs the
+tests of one in an environment of its own.
+"""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a store, once on each engine."""
+    if request.param == "sqlite":
+        return str(tmp_path / "agents.db")
+    return request.getfixturevalue("databases")(schema=True)

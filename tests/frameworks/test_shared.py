@@ -1,0 +1,90 @@
+"""What the adapters for frameworks share."""
+
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.adapters.framework import (
+    key_of,
+    names_of,
+    sessions_under,
+    standing,
+    store_of,
+)
+from holdfast.errors import BadArgument
+
+
+def test_a_place_is_opened_once_and_closed_with_the_last_who_has_it(tmp_path: Path) -> None:
+    place = tmp_path / "agents.db"
+    first, second = store_of(place), store_of(str(place))
+    assert first is second
+    assert store_of(first) is first
+    session = first.session("k")
+    del first, second
+    gc.collect()
+    # A session that is still held holds the engine.
+    session.append("still here")
+    again = store_of(place)
+    assert [each.text for each in again.session("k").transcript()] == ["still here"]
+
+
+def test_an_open_store_of_either_face_is_used_as_it_is(tmp_path: Path) -> None:
+    import asyncio
+
+    async def given() -> str | None:
+        async with holdfast.open_async(tmp_path / "a.db", tenant="blue") as store:
+            return store_of(store).tenant
+
+    assert asyncio.run(given()) == "blue"
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"a.db", ["a.db"]])
+def test_what_is_no_store_is_refused(wrong: object) -> None:
+    with pytest.raises(BadArgument, match="store"):
+        store_of(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", [("adk", "a:b", "c"), ("adk", "a", "b:c"), ("x", "", "%3A", "ü")])
+def test_a_key_of_several_names_gives_them_back(names: tuple[str, ...]) -> None:
+    assert tuple(names_of(key_of(*names))) == names
+    assert len(key_of(*names).split(":")) == len(names)
+
+
+def test_the_sessions_under_a_name_are_all_there_and_no_others(where: str) -> None:
+    with holdfast.open(where) as store:
+        wanted = {key_of("adk", "app", f"user {number}") for number in range(450)}
+        threads = []
+        for part in range(3):
+            keys = sorted(wanted)[part::3]
+            threads.append(
+                threading.Thread(target=lambda keys=keys: [store.session(k) for k in keys])
+            )
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store.session(key_of("adk", "app2", "user"))
+        store.session(key_of("adk", "app"))
+        assert [state.key for state in sessions_under(store, "adk", "app")] == sorted(wanted)
+        gone = store.session(key_of("adk", "app", "user 7"))
+        store.erase(gone.id)
+        assert len(list(sessions_under(store, "adk", "app"))) == 449
+
+
+def test_what_stands_is_unrepaired_and_without_what_was_rewound(where: str) -> None:
+    with holdfast.open(where) as store:
+        session = store.session("k")
+        call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+        ids = session.append_all(
+            [{"role": "user", "content": "one"}, call, {"role": "user", "content": "two"}],
+            format="openai.responses",
+        )
+        assert [each.id for each in standing(session)] == ids
+        assert standing(session)[1].payload == call
+        session.rewind(ids[1])
+        assert [each.id for each in standing(session)] == ids[:2]
+        session.label(ids[0], mine="yes")
+        assert standing(session)[0].labels == {"mine": "yes"}
