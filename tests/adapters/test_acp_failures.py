@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_wire import Wire, insist_valid
+from acp_wire import Wire, insist_valid, line
 from holdfast.adapters.acp import steps
 from holdfast.errors import StoreUnavailable
 from holdfast.testing import temporary_store
@@ -168,3 +168,47 @@ def test_a_session_whose_key_was_reset_goes_on_in_the_new_one(wire: Wire) -> Non
     wire.text("Yes.", messageId="m1")
     wire.end(2)
     assert wire.told() == [("user", "Two."), ("assistant", "Yes.")]
+
+
+def test_an_answer_that_comes_at_once_comes_after_the_question(wire: Wire) -> None:
+    """What is left until a line is out is stored before the next line of either side is read."""
+    wire.prompt("Hi.")
+    wire.text("May I?", messageId="m1")
+    asked = {"sessionId": "s", "toolCall": {"toolCallId": "c1", "rawInput": {"a": 1}}}
+    question = line(method="session/request_permission", id=0, params=asked)
+    [sent] = wire.recorder.take("agent", [question])
+    chosen = {"outcome": {"outcome": "selected", "optionId": "allow"}}
+    wire.pass_on("client", line(id=0, result=chosen))
+    wire.recorder.settle(sent)
+    wire.result("c1")
+    wire.end()
+    said = [(message.text, message.labels) for message in wire.session().transcript()]
+    assert [words for words, _ in said] == ["Hi.", "May I?", "", "done"]
+    assert said[2][1]["acp.permission"]["toolCall"] == asked["toolCall"]
+    assert said[2][1]["acp.permission_answer"] == chosen
+    insist_valid(wire.session())
+
+
+def test_a_request_for_permission_that_has_an_outcome_is_still_asked(wire: Wire) -> None:
+    wire.prompt("Hi.")
+    call = {"toolCallId": "c1", "status": "completed", "rawInput": {"a": 1}}
+    asked = {"sessionId": "s", "toolCall": call, "options": []}
+    assert wire.agent("session/request_permission", asked, id=0)
+    wire.result("c1")
+    assert wire.end()
+    assert wire.problems == []
+    insist_valid(wire.session())
+
+
+def test_a_request_for_permission_outlives_a_kill_before_its_label(wire: Wire) -> None:
+    wire.prompt("Hi.")
+    asked = {"sessionId": "s", "toolCall": {"toolCallId": "c1", "rawInput": {"a": 1}}}
+    [sent] = wire.recorder.take(
+        "agent", [line(method="session/request_permission", id=0, params=asked)]
+    )
+    assert sent.forward
+    # Nothing more is stored by this recorder; its turn is ended from outside.
+    session = wire.session()
+    session.stop("killed")
+    [_, call] = session.transcript()
+    assert call.payload["_acp"]["updates"][1]["request"]["toolCall"] == asked["toolCall"]

@@ -132,7 +132,7 @@ def test_an_agent_without_ids_is_heard(wire: Wire) -> None:
     assert [each["content"] for each in wire.session().context("openai.chat")] == ["Hi.", "Hello."]
 
 
-def test_a_line_waits_for_one_commit_and_the_end_of_a_turn_for_two(
+def test_a_line_waits_for_one_commit_and_so_does_the_end_of_a_turn(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []
@@ -154,7 +154,13 @@ def test_a_line_waits_for_one_commit_and_the_end_of_a_turn_for_two(
         assert commits(wire, made, line(method="session/update", params=params)) == 1
     many = [chunk(f"word{number} ", "m1") for number in range(50)]
     assert commits(wire, made, *many) == 1
-    assert commits(wire, made, line(id=1, result={"stopReason": "end_turn"})) == 2
+    asked = {"sessionId": "s", "toolCall": {"toolCallId": "c2", "rawInput": {"a": 2}}}
+    request = line(method="session/request_permission", id=0, params=asked)
+    assert commits(wire, made, request) == 1
+    assert commits(wire, made, line(id=1, result={"stopReason": "end_turn"})) == 1
+    assert wire.session().turns()[0].end == "completed"
+    states = [message.state for message in wire.session().transcript()]
+    assert "partial" not in states
 
 
 def commits(wire: Wire, made: list[object], *raws: bytes) -> int:

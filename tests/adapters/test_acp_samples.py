@@ -105,3 +105,26 @@ def test_a_load_doubles_nothing_and_loses_nothing(
 
 def test_the_samples_are_small() -> None:
     assert sum(path.stat().st_size for path in Path(SAMPLES).iterdir()) < 200_000
+
+
+@pytest.mark.parametrize("name", ["goose-plain", "goose-perm", "claude-main", "codex-main"])
+def test_each_line_of_a_real_agent_waits_for_one_commit(store: holdfast.Store, name: str) -> None:
+    made: list[None] = []
+
+    def count() -> bool:
+        made.append(None)
+        return False
+
+    connection: Any = store._work.engine
+    connection._connection.set_commit_hook(count)
+    wire = Wire(store, meet=False)
+    waited = set()
+    for each in (SAMPLES / f"{name}.jsonl").read_text().splitlines():
+        made.clear()
+        for sent in wire.recorder.take(
+            "client" if each[0] == ">" else "agent", [each[1:].encode()]
+        ):
+            waited.add(len(made))
+            wire.recorder.settle(sent)
+    connection._connection.set_commit_hook(None)
+    assert waited == {0, 1}

@@ -21,7 +21,7 @@ from holdfast.adapters.acp.steps import (
     WireStep,
 )
 from holdfast.formats.acp.messages import As
-from holdfast.formats.acp.tool_calls import has_input, is_final
+from holdfast.formats.acp.tool_calls import PERMISSION, has_input, is_final
 from holdfast.formats.reading import Block, fields, text
 
 
@@ -30,6 +30,15 @@ class ToStore(msgspec.Struct):
 
     before: list[WireStep] = []
     after: list[WireStep] = []
+
+    def say_more(self, said: Said) -> None:
+        """One more update of a message; with the one before it, where that is of the same one."""
+        last = self.before[-1] if self.before else None
+        if isinstance(last, Said) and last.slot == said.slot:
+            updates = (*last.updates, *said.updates)
+            said = Said(said.session, said.slot, said.kind, updates)
+            self.before.pop()
+        self.before.append(said)
 
 
 class GrowingCall(msgspec.Struct):
@@ -93,12 +102,22 @@ class Growing:
 
     def close_all(self) -> list[WireStep]:
         """The steps after which all that was said is whole."""
-        steps = self._hush()
+        steps: list[WireStep] = []
+        for slot in self.end_all():
+            steps.append(MessageClosed(self.session, slot))
+        return steps
+
+    def end_all(self) -> tuple[str, ...]:
+        """All that was said is whole: the slots of messages that were not whole before."""
+        slots = []
+        if self._speaking is not None:
+            slots.append(self._speaking[0])
+            self._speaking = None
         for call in self._calls.values():
             if call.turn == self.turn and call.takes_input:
                 call.takes_input = False
-                steps.append(MessageClosed(self.session, call.slot))
-        return steps
+                slots.append(call.slot)
+        return tuple(slots)
 
     def slot_of(self, call_id: str) -> str | None:
         """The slot of a call's message."""
@@ -116,24 +135,41 @@ class Growing:
         else:
             todo.before.append(Noted(self.session, f"acp.{kind}", update))
 
-    def ask(self, call: Block, todo: ToStore) -> str | None:
+    def ask(self, call: Block, facts: Block, todo: ToStore) -> str | None:
         """The agent asks for permission to run this call, which may be the first that is heard of
         it; the slot of its message.
         """
         id = text(call.get("toolCallId"))
-        if not id:
-            return None
         known = self._calls.get(id)
-        if known is None and id not in self._done:
-            self._announce(id, {**call, "sessionUpdate": "tool_call"}, todo)
-            # The request is a label on the call's message, which has to be there first.
-            todo.before += todo.after
-            todo.after.clear()
-            known = self._calls[id]
-        if known is not None and known.takes_input and known.turn == self.turn:
+        is_new = bool(id) and known is None and id not in self._done
+        if is_new:
+            known = self._announce_asked(id, call, todo)
+        slot = self.slot_of(id)
+        noted = Noted(self.session, "acp.permission", facts, slot)
+        is_growing = known is not None and self._is_growing(known)
+        if known is None or not (is_new or is_growing):
+            todo.before.append(noted)
+            return slot
+        # A label needs a message that is in the log. This one is not: the request is stored with it,
+        # in the commit that is waited for anyway, and noted as a label afterwards.
+        request = {"sessionUpdate": PERMISSION, "toolCallId": id, "request": facts}
+        todo.say_more(Said(self.session, known.slot, "call", (request,)))
+        if known.takes_input:
             known.takes_input = False
-            todo.before.append(MessageClosed(self.session, known.slot))
-        return self.slot_of(id)
+            todo.after.append(MessageClosed(self.session, known.slot))
+        todo.after.append(noted)
+        return slot
+
+    def _announce_asked(self, id: str, call: Block, todo: ToStore) -> GrowingCall:
+        update = {**call, "sessionUpdate": "tool_call"}
+        # What waits for permission has no outcome, whatever the request says.
+        if is_final(update):
+            del update["status"]
+        self._announce(id, update, todo)
+        return self._calls[id]
+
+    def _is_growing(self, call: GrowingCall) -> bool:
+        return self.is_in_turn and call.turn == self.turn and call.takes_input
 
     def _is_echo(self, update: Block) -> bool:
         """Whether an agent says back what the user has asked, which is stored."""

@@ -63,6 +63,8 @@ class Recorder:
         self._say = say
         self._lock = threading.Lock()
         self._is_over = False
+        self._unsettled: list[PassedOn] = []
+        """What was handed out, and of which something is still to be stored."""
 
     def take(self, sender: Direction, raws: Sequence[bytes]) -> Iterator[PassedOn]:
         """What is to be sent because of these lines of one side, piece by piece: each piece is
@@ -73,7 +75,12 @@ class Recorder:
         """
         for lines in _grouped(raws):
             with self._lock:
+                # What the other side has answered by now comes after all of what it was told.
+                late = [self._settled(each) for each in list(self._unsettled)]
                 sent = self._taken(sender, lines)
+                if sent.after:
+                    self._unsettled.append(sent)
+            yield from late
             if sent.replays is not None:
                 for update in self._storage.replayed(sent.replays):
                     params = {"sessionId": sent.replays, "update": update}
@@ -85,7 +92,15 @@ class Recorder:
         if not sent.after:
             return PassedOn()
         with self._lock:
-            return self._attempt("agent", [], LineVerdict(sent.after))
+            return self._settled(sent)
+
+    def _settled(self, sent: PassedOn) -> PassedOn:
+        for place, each in enumerate(self._unsettled):
+            if each is sent:
+                del self._unsettled[place]
+                return self._attempt("agent", [], LineVerdict(sent.after))
+        # A line of the other side came first, and has seen to it.
+        return PassedOn()
 
     def end(self, why: str) -> None:
         """The agent is gone: the turns that run are over, and nothing more is stored."""

@@ -17,6 +17,7 @@ from holdfast.adapters.acp.steps import (
     LineVerdict,
     Noted,
     SessionForked,
+    SessionMade,
     SessionOpened,
     WireStep,
 )
@@ -140,9 +141,9 @@ class Recording:
         if line.method == "session/update":
             talk.update(fields(line.params.get("update")), todo)
         elif line.method == "session/request_permission":
-            slot = talk.growing.ask(fields(line.params.get("toolCall")), todo)
             facts = {"id": line.message.get("id"), **_about(line)}
-            todo.before.append(Noted(talk.session, "acp.permission", facts, slot))
+            call = fields(line.params.get("toolCall"))
+            slot = talk.growing.ask(call, facts, todo)
             # Once more, with its slot: the answer names nothing but the id.
             asked = PendingRequest(line.method, talk.session, line.params, slot)
             self._asked["agent", line.id] = asked
@@ -205,7 +206,9 @@ class Recording:
             "agent": self.agent,
             "answer": line.result,
         }
-        todo.before.append(SessionOpened(session, facts))
+        todo.before.append(SessionMade(session))
+        # Nobody waits for what was said of it: two commits, one after the other, would be waited for.
+        todo.after.append(SessionOpened(session, facts))
         return LineVerdict(tuple(todo.before), tuple(todo.after), replays=replays)
 
     def _kept(

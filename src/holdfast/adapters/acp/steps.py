@@ -17,6 +17,10 @@ class WireStep(msgspec.Struct, frozen=True):
     session: str
 
 
+class SessionMade(WireStep, frozen=True):
+    """There is such a session; nothing is known of it yet."""
+
+
 class SessionOpened(WireStep, frozen=True):
     """A session was made or loaded; `facts` are what the agent and the client said of it."""
 
@@ -61,6 +65,10 @@ class PromptWithdrawn(WireStep, frozen=True):
     prompt: str
     answer: Any
     is_heard: bool = False
+
+
+class WithdrawnTaken(WireStep, frozen=True):
+    """What was withdrawn leaves the inbox, if nothing that waits for a turn of its own is there."""
 
 
 class OwnTurnBegan(WireStep, frozen=True):
@@ -115,10 +123,13 @@ class LineKept(WireStep, frozen=True):
 
 
 class TurnOver(WireStep, frozen=True):
-    """A turn is over."""
+    """A turn is over. The messages of the slots in `whole` are whole now; they become entries in the
+    commit that ends the turn, so that its answer waits for one commit.
+    """
 
     end: Literal["completed", "interrupted", "failed"]
     why: str = ""
+    whole: tuple[str, ...] = ()
 
 
 Steps = tuple[WireStep, ...]

@@ -44,6 +44,11 @@ class StoredSession:
         self.turn = self.exit.enter_context(turn)
         self.streams.clear()
 
+    def is_whole(self, stream: PushStream) -> None:
+        """Nothing more is said in this message."""
+        self.last = stream.message_id
+        self.loaded.append(stream.message_id)
+
     def leave(self) -> None:
         """The turn is over."""
         self.turn = None
@@ -58,12 +63,14 @@ class SessionStorage:
         self._key_of = key_of
         self._sessions: dict[str, StoredSession] = {}
         self._do: dict[type[steps.WireStep], Callable[[Any], None]] = {
+            steps.SessionMade: self._made,
             steps.SessionOpened: self._opened,
             steps.SessionForked: self._forked,
             steps.PromptBegan: self._began,
             steps.PromptQueued: self._queued,
             steps.PromptTaken: self._taken,
             steps.PromptWithdrawn: self._withdrawn,
+            steps.WithdrawnTaken: self._withdrawn_taken,
             steps.OwnTurnBegan: self._spoke_up,
             steps.Said: self._said,
             steps.MessageClosed: self._closed,
@@ -114,6 +121,9 @@ class SessionStorage:
             handle = self._store.session(self._key_of(session))
             kept = self._sessions[session] = StoredSession(handle)
         return kept
+
+    def _made(self, step: steps.SessionMade) -> None:
+        self._kept_session(step.session)
 
     def _opened(self, step: steps.SessionOpened) -> None:
         kept = self._kept_session(step.session)
@@ -166,6 +176,9 @@ class SessionStorage:
             labels["visible_to_model"] = False
         kept.session.label(message, **labels)
         kept.withdrawn.append(message)
+
+    def _withdrawn_taken(self, step: steps.WithdrawnTaken) -> None:
+        kept = self._kept_session(step.session)
         # What waits behind it has turns of its own: the next one takes this along.
         if kept.turn is not None and not kept.waiting:
             kept.turn.inbox()
@@ -192,8 +205,7 @@ class SessionStorage:
         stream = kept.streams.pop(step.slot, None)
         if stream is not None:
             stream.close()
-            kept.last = stream.message_id
-            kept.loaded.append(stream.message_id)
+            kept.is_whole(stream)
 
     def _noted(self, step: steps.Noted) -> None:
         kept = self._kept_session(step.session)
@@ -234,6 +246,14 @@ class SessionStorage:
         turn = kept.turn
         if turn is None:
             return
+        # Held until the turn has ended: a stream that is dropped is stored by itself.
+        whole = []
+        for slot in step.whole:
+            stream = kept.streams.get(slot)
+            if stream is not None:
+                stream._open.finish()
+                kept.is_whole(stream)
+                whole.append(stream)
         kept.leave()
         if step.end == "completed":
             kept.exit.close()

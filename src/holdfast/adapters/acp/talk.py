@@ -21,6 +21,7 @@ from holdfast.adapters.acp.steps import (
     PromptWithdrawn,
     TurnOver,
     WireStep,
+    WithdrawnTaken,
 )
 from holdfast.adapters.acp.wire import Line
 from holdfast.formats.acp.messages import prompt_payload
@@ -74,6 +75,7 @@ class Talk:
         if not is_running:
             is_heard = line.error is None and not _is_cancelled(line)
             todo.before.append(PromptWithdrawn(self.session, line.id, answer, is_heard))
+            todo.after.append(WithdrawnTaken(self.session))
             return
         todo.after += self.growing.aside()
         todo.before += self._ended(line)
@@ -96,9 +98,9 @@ class Talk:
         return self._complete()
 
     def _complete(self) -> list[WireStep]:
-        steps = self.growing.close_all()
+        whole = self.growing.end_all()
         self.growing.end()
-        return [*steps, TurnOver(self.session, "completed")]
+        return [TurnOver(self.session, "completed", whole=whole)]
 
     def cut(self, why: str) -> list[WireStep]:
         """The agent is gone: nothing more will be said."""

@@ -12,12 +12,18 @@ from holdfast.formats.reading import Block, dumped, fields, is_blank, text
 
 FINAL = ("completed", "failed")
 META = "_meta"
+PERMISSION = "request_permission"
+"""What a request for permission is called among the updates of its call: it says nothing of the call
+itself.
+"""
 
 
 def merged(updates: Iterable[Block]) -> Block:
     """The call as its updates so far describe it."""
     call: Block = {}
     for update in updates:
+        if update.get("sessionUpdate") == PERMISSION:
+            continue
         # What agents say of themselves is not repeated in later updates.
         meta = {**fields(call.get(META)), **fields(update.get(META))}
         for name, value in update.items():

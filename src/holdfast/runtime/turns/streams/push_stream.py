@@ -58,17 +58,24 @@ class OpenStream:
             yield from self.leave(error)
             raise
 
-    def close(self) -> Plan[None]:
-        """The message is whole, if its format says so; nothing where it was closed before."""
+    def finish(self) -> bool:
+        """The message is whole, if its format says so, and becomes an entry with whatever the turn
+        stores next; False where it was closed before.
+        """
         stream = self.stream
         with stream.lock:
             if stream.closed:
-                return
+                return False
             stream.closed = True
             # The turn's end may have made the message: nothing more can be in it.
             if not stream.shut:
                 stream.finish()
-        yield from self._work.close_stream(stream)
+        return True
+
+    def close(self) -> Plan[None]:
+        """The message is whole, if its format says so; nothing where it was closed before."""
+        if self.finish():
+            yield from self._work.close_stream(self.stream)
 
     def leave(self, error: BaseException | None = None) -> Plan[None]:
         """The message stays as it is, partial. What goes wrong here is not raised: an error is on
