@@ -131,6 +131,9 @@ def _adapter(base):
                     if command in ("stop", "new"):
                         self._session_tasks[key].cancel()
                     return
+                if self._message_handler.__self__.question is not None:
+                    await self._message_handler(event)
+                    return
                 if command is None and await self._busy_session_handler(event, key):
                     return
                 if self.is_debouncing:
@@ -142,12 +145,12 @@ def _adapter(base):
                         self._pending_messages, key, event, merge_text=True
                     )
                 return
-            self._start(event, key)
+            self._start_session_processing(event, key)
 
-        def _start(self, event, key):
-            self._active_sessions[key] = True
-            self._session_tasks[key] = asyncio.create_task(
-                self._process_message_background(event, key)
+        def _start_session_processing(self, event, session_key):
+            self._active_sessions[session_key] = True
+            self._session_tasks[session_key] = asyncio.create_task(
+                self._process_message_background(event, session_key)
             )
 
         async def _queue_text_debounce(self, session_key, event):
@@ -168,7 +171,7 @@ def _adapter(base):
                     )
                 waiting = self._pending_messages.pop(session_key, None)
                 if waiting is not None:
-                    self._start(waiting, session_key)
+                    self._start_session_processing(waiting, session_key)
                 else:
                     self._active_sessions.pop(session_key, None)
 
@@ -189,6 +192,9 @@ def _runner(base):
             self._draining, self._shutdown_event = False, threading.Event()
             self._agent, self.mode, self.adapter = agent, mode, adapter
             self.refused = ()
+            self.may_queue = asyncio.Event()
+            self.may_queue.set()
+            self.question = None
             adapter._message_handler = self._handle_message
             adapter._busy_session_handler = self._handle_active_session_busy_message
 
@@ -204,6 +210,9 @@ def _runner(base):
                 return
             command = event.get_command()
             if event.source.user_id in self.refused:
+                return
+            if self.question is not None:
+                self.question = self.question(event.text)
                 return
             if command == "new":
                 self._clear_conversation_scope(key, reason="session_reset")
@@ -232,6 +241,8 @@ def _runner(base):
                 return False
             if self.mode == "steer" and self._agent.steer(event.text):
                 return True
+            # Hermes looks for a running compaction here: the turn may end meanwhile.
+            await self.may_queue.wait()
             self._queue_or_replace_pending_event(session_key, event)
             if self.mode == "interrupt":
                 self._agent.interrupt(event.text)
@@ -248,6 +259,18 @@ def _runner(base):
             else:
                 adapter._pending_messages[session_key] = queued_event
 
+        def _promote_queued_event(self, session_key, adapter, pending_event):
+            overflow = self._queued_events.get(session_key)
+            if not overflow:
+                return pending_event
+            after = overflow.pop(0)
+            if not overflow:
+                del self._queued_events[session_key]
+            if pending_event is None:
+                return after
+            adapter._pending_messages[session_key] = after
+            return pending_event
+
         async def _prepare_profile_scoped_inbound_message_text(
             self, *, event, source, history, session_key=None
         ):
@@ -261,15 +284,7 @@ def _runner(base):
                 None, context.run, self._agent.run_conversation, message
             )
             event = self.adapter._pending_messages.pop(session_key, None)
-            overflow = self._queued_events.get(session_key)
-            if overflow:
-                after = overflow.pop(0)
-                if not overflow:
-                    del self._queued_events[session_key]
-                if event is None:
-                    event = after
-                else:
-                    self.adapter._pending_messages[session_key] = after
+            event = self._promote_queued_event(session_key, self.adapter, event)
             text = result.get("interrupt_message") if event is None else None
             text = text or (result.get("pending_steer") if event is None else None)
             if event is None and (not text or text == "Stop requested"):
@@ -317,6 +332,7 @@ def _agent():
             self.may_answer.set()
             self.started = threading.Semaphore(0)
             self.asked, self.seen = [], []
+            self.is_final = lambda: None
 
         def run_conversation(self, user_message):
             # As `turns` does it.
@@ -362,6 +378,7 @@ def _agent():
             if is_cut:
                 result["interrupt_message"] = self._interrupt_message
             self.clear_interrupt()
+            self.is_final()
             return result
 
         def steer(self, text):

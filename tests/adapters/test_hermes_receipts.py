@@ -183,18 +183,87 @@ def test_words_that_steer_too_late_get_the_next_turn(play):
     assert told == ["First.", "Mind the gap.", "And the step."] and waiting(world) == []
 
 
-def test_words_that_steer_and_are_dropped_are_put_back(play):
+@pytest.mark.parametrize(
+    "texts", [("Mind the gap.", "/queue Then that."), ("/queue Then that.", "Mind the gap.")]
+)
+def test_words_that_steer_nothing_stand_in_the_queue_where_they_came_in(play, texts):
     async def scene(world):
         await busy(world)
-        await world.say("Mind the gap.")
-        # Hermes uses what is handed back only if nothing else waits.
-        await world.say("/queue Something else.")
+        for text in texts:
+            await world.say(text)
+        # Hermes drops words that it is handed back, if anything else waits.
         world.agent.may_answer.set()
         await world.rests()
 
     world, told = play(scene, mode="steer")
-    assert sorted(world.agent.asked) == ["First.", "Mind the gap.", "Something else."]
-    assert len(told) == 3 and waiting(world) == []
+    assert world.agent.asked == ["First.", *(text.removeprefix("/queue ") for text in texts)]
+    assert told == ["First.", *texts] and waiting(world) == []
+
+
+def test_what_hermes_had_no_room_for_is_not_passed_by_what_came_after_it(play):
+    async def scene(world):
+        world.runner.HOLDS = 0
+        await busy(world)
+        await world.say("Dropped.")
+        world.runner.HOLDS = 32
+        await world.say("After it.")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    world, told = play(scene, mode="queue")
+    assert world.agent.asked == told == ["First.", "Dropped.", "After it."]
+
+
+def test_words_that_come_when_the_last_were_handed_back_do_not_steer_the_next_turn(play):
+    async def scene(world):
+        loop = asyncio.get_running_loop()
+
+        def late():
+            world.agent.is_final = lambda: None
+            asyncio.run_coroutine_threadsafe(world.say("Late."), loop).result(20)
+
+        await busy(world)
+        world.agent.is_final = late
+        world.agent.may_answer.set()
+        await world.rests()
+        await world.say("Afterwards.")
+        await world.rests()
+
+    world, told = play(scene, mode="steer")
+    assert world.agent.asked == told == ["First.", "Late.", "Afterwards."]
+
+
+def test_what_is_queued_as_its_turn_ends_is_answered_before_what_comes_next(play):
+    async def scene(world):
+        await busy(world)
+        world.runner.may_queue.clear()
+        late = asyncio.create_task(world.say("Late."))
+        while not world.runner.may_queue._waiters:
+            await asyncio.sleep(0)
+        world.agent.may_answer.set()
+        while world.adapter._active_sessions:
+            await asyncio.sleep(0.01)
+        world.runner.may_queue.set()
+        await late
+        await world.say("Next.")
+        await world.rests()
+
+    world, told = play(scene, mode="queue")
+    assert world.agent.asked == told == ["First.", "Late.", "Next."]
+
+
+def test_an_answer_to_a_question_of_hermes_is_no_message_for_the_model(play):
+    async def scene(world):
+        await busy(world)
+        world.runner.question = answers.append
+        await world.say("The second one.")
+        world.agent.may_answer.set()
+        await world.rests()
+
+    answers = []
+    world, told = play(scene)
+    assert answers == ["The second one."]
+    assert world.agent.asked == told == ["First."] and waiting(world) == []
 
 
 def test_a_message_that_interrupts_too_late_is_not_run_twice(play):

@@ -79,6 +79,7 @@ def judged(lab, texts):
     stored = f"{len(places)} of {len(texts)}"
     if swaps:
         stored += f", {swaps} swapped"
+        problems.append(f"{swaps} stand after one that came later")
     shown = f"{sum(text in seen for text in texts)} of {len(texts)}"
     return Outcome(shown, stored, None, not problems, "; ".join(problems)[:400])
 

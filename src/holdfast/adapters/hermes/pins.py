@@ -41,6 +41,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
     "gateway.platforms.base": {
         "BasePlatformAdapter.handle_message": "self event",
         "BasePlatformAdapter._process_message_background": "self event session_key",
+        "BasePlatformAdapter._start_session_processing": "self event session_key",
         "BasePlatformAdapter._queue_text_debounce": "self session_key event",
         "BasePlatformAdapter._text_debounce_store": "self",
         "build_session_key": "source group_sessions_per_user thread_sessions_per_user",
@@ -61,6 +62,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
             "self message context_prompt history source session_id session_key"
         ),
         "GatewayRunner._enqueue_fifo": "self session_key queued_event adapter",
+        "GatewayRunner._promote_queued_event": "self session_key adapter pending_event",
     },
 }
 """The names of the parameters, by module and by name in it."""

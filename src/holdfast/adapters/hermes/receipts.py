@@ -34,6 +34,7 @@ def claim(agent: Any, user_message: Any) -> list[Receipt]:
     serving = serving_of(agent)
     if serving is None:
         return []
+    steering.begin(agent)
     words, interrupting = steering.interrupting(agent)
     some = [*current.get(), *steering.handed_back(agent, user_message)]
     current.set(())
@@ -59,20 +60,27 @@ def patch_run_agent(module: ModuleType) -> None:
 
     @functools.wraps(steer)
     def steered(self: Any, text: str) -> bool:
-        is_taken = bool(steer(self, text))
-        if is_taken:
-            steering.steered(self, list(current.get()), text)
+        some = list(current.get())
+        with steering.lock:
+            # The gateway queues it then: it knows an agent as running for a while after its turn.
+            if some and steering.is_over(self):
+                return False
+            is_taken = bool(steer(self, text))
+            if is_taken:
+                steering.steered(self, some, text)
         return is_taken
 
     @functools.wraps(drain)
     def _drain_pending_steer(self: Any) -> Any:
-        text = drain(self)
-        if text:
-            fate = steering.fate_of_words(sys._getframe(1))
-            if fate == "seen":
-                _take_steered(self, steering.taken_up(self))
-            elif fate == "handed back":
+        fate = steering.fate_of_words(sys._getframe(1))
+        seen: list[Received] = []
+        with steering.lock:
+            text = drain(self)
+            if fate == "handed back":
                 steering.hand_back(self)
+            elif fate == "seen" and text:
+                seen = steering.taken_up(self)
+        _take_steered(self, seen)
         return text
 
     @functools.wraps(interrupt)
@@ -94,7 +102,7 @@ def patch_run_agent(module: ModuleType) -> None:
 def _take_steered(agent: Any, some: list[Received]) -> None:
     """The running turn takes these: the model is about to see them in a tool's result."""
     serving, turn = serving_of(agent), running_turn(agent)
-    if serving is None or turn is None:
+    if serving is None or turn is None or not some:
         return
     taken = serving.inbox.book.close(some)
     if not taken:

@@ -40,6 +40,10 @@ class Received:
         """Whether it lies where no event is: in an agent's steer buffer."""
         self.is_wanted = False
         """Whether Hermes has dropped it for want of room: it was not refused."""
+        self.was_queued = False
+        """Whether Hermes means to answer it later: it may be on its way from a queue to its turn."""
+        self.is_handed_back = False
+        """Whether it steered a turn that did not see it, and Hermes may make a turn of its words."""
 
     @property
     def id(self) -> str:

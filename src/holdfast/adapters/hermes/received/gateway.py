@@ -90,7 +90,8 @@ async def settle_unqueued(
     queued = queued_ids(adapter, runner, inbox)
     done = []
     for each in inbox.book.open_of(some):
-        if each.id not in queued and not each.is_held and not each.is_wanted:
+        is_kept = each.is_held or each.is_wanted or each.was_queued
+        if each.id not in queued and not is_kept:
             done.append(each)
     if done:
         await asyncio.to_thread(inbox.settle, done)

@@ -16,7 +16,6 @@ from holdfast.adapters.hermes.received.gateway import (
     gateway,
     inbox_for,
     set_platform_base,
-    settle_unqueued,
 )
 from holdfast.adapters.hermes.received.inbox import GatewayInbox, is_received
 from holdfast.errors import HoldfastError
@@ -58,9 +57,14 @@ def _receiving(base: Any, handle: Any) -> Any:
         some = inbox.of(event)
         inbox.book.enter(some)
         try:
-            return await handle(self, event)
+            result = await handle(self, event)
         finally:
             inbox.book.leave(some)
+        # The turn that it was to wait for may have ended before it was in the queue.
+        await put_back.at_idle(
+            self, _key_of(base, self, event), runner=gateway(), inbox=inbox, base=base
+        )
+        return result
 
     return handle_message
 
@@ -89,6 +93,7 @@ def _processing(base: Any, process: Any) -> Any:
         for each in some:
             # Hermes may have found another chat for it than its source says.
             each.key = session_key
+            each.was_queued = False
         inbox.book.enter(some)
         try:
             await process(self, event, session_key)
@@ -99,7 +104,6 @@ def _processing(base: Any, process: Any) -> Any:
             raise
         finally:
             inbox.book.leave(some)
-        await settle_unqueued(some, adapter=self, runner=runner, inbox=inbox)
         await put_back.at_idle(self, session_key, runner=runner, inbox=inbox, base=base)
 
     return _process_message_background

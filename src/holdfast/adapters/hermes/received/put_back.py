@@ -1,7 +1,8 @@
-"""What no turn has taken is handed to Hermes again: when its chat is idle, and after a start.
+"""What no turn has taken is handed to Hermes again: when its chat is idle, between two turns, and after
+a start.
 
-One of a chat is handed in as if it came now; those that came after it stand in Hermes' own queue
-behind it, so that what comes in meanwhile does not pass them.
+It goes into Hermes' own queue at the place that is its by the time of its receipt, so that neither what
+waits there nor what comes in meanwhile passes it; the first of the queue is handed in.
 """
 
 import asyncio
@@ -12,9 +13,12 @@ from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.event_labels import event_of
 from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.received.queues import (
+    insert_by_arrival,
     is_idle,
     is_starting,
+    put_waiting,
     queued_ids,
+    take_waiting,
 )
 
 log = logging.getLogger("holdfast.hermes")
@@ -23,20 +27,47 @@ log = logging.getLogger("holdfast.hermes")
 async def at_idle(
     adapter: Any, key: str, *, runner: Any, inbox: GatewayInbox, base: Any
 ) -> None:
-    """Nothing runs in this chat any more: goes on with what waits, or was lost."""
+    """Nothing may run in this chat any more: then goes on with what waits, or was lost. Hermes looks
+    into its queue only when a turn ends: what came as the last one ended would lie there until the
+    next message, and be answered after it.
+    """
     if is_starting(runner) or not is_idle(adapter, key):
-        return
-    overflow = runner._queued_events.get(key)
-    if overflow:
-        # Hermes looks there only when a turn ends: its head would wait for the next message.
-        event = overflow.pop(0)
-        if not overflow:
-            del runner._queued_events[key]
-        await adapter.handle_message(event)
         return
     lost = inbox.book.lost(key, queued_ids(adapter, runner, inbox))
     if lost:
         await _hand_in(adapter, key, lost, runner=runner, inbox=inbox, base=base)
+        return
+    waiting = take_waiting(adapter, runner, key)
+    put_waiting(adapter, runner, key, waiting[1:])
+    if waiting:
+        # Not by `handle_message`, which waits before it marks the chat as busy: what comes in
+        # then would be first. This one has been through it.
+        adapter._start_session_processing(waiting[0], key)
+
+
+def between_turns(
+    event: Any, adapter: Any, key: str, *, runner: Any, inbox: GatewayInbox, base: Any
+) -> Any:
+    """A turn has ended, and Hermes goes on with this event: instead, with the first of all that
+    waits, whatever became of it; None where there is nothing, or Hermes itself knows it.
+    """
+    waiting = take_waiting(adapter, runner, key)
+    if event is not None:
+        waiting.insert(0, event)
+    # The queue is empty for a moment: what was in it is not lost.
+    known = queued_ids(adapter, runner, inbox)
+    for each in waiting:
+        known |= {received.id for received in inbox.of(each)}
+    lost = inbox.book.lost(key, known)
+    # Words that steered nothing: Hermes makes a turn of them if it has nothing else to do.
+    if waiting or not all(each.is_handed_back for each in lost):
+        for each in lost:
+            each.is_wanted = False
+            again = _event_of(each, inbox, base)
+            if again is not None:
+                insert_by_arrival(waiting, again, inbox)
+    put_waiting(adapter, runner, key, waiting[1:])
+    return waiting[0] if waiting else None
 
 
 async def at_start(*, runner: Any, inbox: GatewayInbox, base: Any) -> None:
@@ -64,18 +95,20 @@ async def _hand_in(
     # In their hands already: nobody else may put them back while the tries are counted.
     inbox.book.enter(some)
     try:
-        events = []
-        for each in await asyncio.to_thread(inbox.try_again, some):
+        hopeful = await asyncio.to_thread(inbox.try_again, some)
+        waiting = take_waiting(adapter, runner, key)
+        for each in hopeful:
             event = _event_of(each, inbox, base)
             if event is not None:
-                events.append(event)
-        if not events:
+                insert_by_arrival(waiting, event, inbox)
+        if not waiting:
             return
-        log.warning("%s: %d messages are put back", key, len(events))
-        first, *others = events
-        if others:
-            runner._queued_events.setdefault(key, []).extend(others)
-        await adapter.handle_message(first)
+        log.warning("%s: %d messages are put back", key, len(hopeful))
+        # Something may have come in while they were counted: then its turn's end goes on with them.
+        first = waiting.pop(0) if is_idle(adapter, key) else None
+        put_waiting(adapter, runner, key, waiting)
+        if first is not None:
+            await adapter.handle_message(first)
     finally:
         inbox.book.leave(some)
 

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.adapters.hermes.received import put_back
+from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.gateway import (
     current,
     inbox_for,
@@ -14,7 +15,12 @@ from holdfast.adapters.hermes.received.gateway import (
     set_gateway,
     settle_unqueued,
 )
-from holdfast.adapters.hermes.received.queues import queued_ids
+from holdfast.adapters.hermes.received.queues import (
+    insert_by_arrival,
+    put_waiting,
+    queued_ids,
+    take_waiting,
+)
 
 ASKED_FOR = ("session_reset", "resume")
 """Why Hermes lets go of what is queued, where a user has asked for it."""
@@ -35,6 +41,7 @@ def patch_gateway_run(module: ModuleType) -> None:
         runner._queue_or_replace_pending_event
     )
     runner._enqueue_fifo = _enqueueing(runner._enqueue_fifo)
+    runner._promote_queued_event = _promoting(runner._promote_queued_event)
     runner._clear_conversation_scope = _clearing(runner._clear_conversation_scope)
     runner._drain_startup_restore_queue = _draining(runner._drain_startup_restore_queue)
 
@@ -52,13 +59,28 @@ def _handling(handle: Any) -> Any:
     @functools.wraps(handle)
     async def _handle_message(self: Any, event: Any) -> Any:
         inbox = inbox_for(event.source)
-        token = current.set(tuple(inbox.of(event)) if inbox is not None else ())
+        some = inbox.of(event) if inbox is not None else []
+        token = current.set(tuple(some))
         try:
-            return await handle(self, event)
+            result = await handle(self, event)
+        except Exception:
+            # The user is told, and has to ask again.
+            await _settle_handled(self, event, some)
+            raise
         finally:
             current.reset(token)
+        await _settle_handled(self, event, some)
+        return result
 
     return _handle_message
+
+
+async def _settle_handled(runner: Any, event: Any, some: list[Received]) -> None:
+    """Hermes has this event behind it: it is answered, queued, or dealt with otherwise."""
+    inbox = inbox_for(event.source)
+    adapter = runner._adapter_for_source(event.source)
+    if inbox is not None and adapter is not None:
+        await settle_unqueued(some, adapter=adapter, runner=runner, inbox=inbox)
 
 
 def _meeting_busy(busy: Any) -> Any:
@@ -75,9 +97,8 @@ def _meeting_busy(busy: Any) -> Any:
             is_done = bool(await busy(self, event, session_key))
         finally:
             current.reset(token)
-        adapter = self._adapter_for_source(event.source)
-        if is_done and inbox is not None and adapter is not None:
-            await settle_unqueued(some, adapter=adapter, runner=self, inbox=inbox)
+        if is_done:
+            await _settle_handled(self, event, some)
         return is_done
 
     return _handle_active_session_busy_message
@@ -109,6 +130,7 @@ def _queueing(queue: Any) -> Any:
             return
         queued = queued_ids(adapter, self, inbox)
         for each in inbox.of(event):
+            each.was_queued = True
             # More than Hermes holds in memory: the inbox has it, and it is put back.
             each.is_wanted = each.id not in queued
 
@@ -120,14 +142,39 @@ def _enqueueing(enqueue: Any) -> Any:
     def _enqueue_fifo(
         self: Any, session_key: str, queued_event: Any, adapter: Any
     ) -> None:
-        overflow = self._queued_events.get(session_key)
-        if overflow:
-            # Else a free slot would let it pass those that wait in the overflow.
-            overflow.append(queued_event)
-        else:
+        inbox = inbox_for(queued_event.source)
+        if inbox is None or adapter is None:
             enqueue(self, session_key, queued_event, adapter)
+            return
+        for each in inbox.of(queued_event):
+            each.was_queued = True
+        # Not into a free slot: it would pass those that wait in the list behind it.
+        waiting = take_waiting(adapter, self, session_key)
+        insert_by_arrival(waiting, queued_event, inbox)
+        put_waiting(adapter, self, session_key, waiting)
 
     return _enqueue_fifo
+
+
+def _promoting(promote: Any) -> Any:
+    @functools.wraps(promote)
+    def _promote_queued_event(
+        self: Any, session_key: str, adapter: Any, pending_event: Any
+    ) -> Any:
+        source = pending_event.source if pending_event is not None else None
+        inbox = inbox_for(source)
+        if inbox is None or adapter is None:
+            return promote(self, session_key, adapter, pending_event)
+        return put_back.between_turns(
+            pending_event,
+            adapter,
+            session_key,
+            runner=self,
+            inbox=inbox,
+            base=platform_base(),
+        )
+
+    return _promote_queued_event
 
 
 def _clearing(clear: Any) -> Any:

@@ -5,6 +5,7 @@ tool's result the model sees them, and they are taken into the running turn just
 are handed back unseen, or dropped, they are open as before.
 """
 
+import threading
 from typing import Any, Literal
 
 from holdfast.adapters.hermes.received.book import Received
@@ -12,12 +13,29 @@ from holdfast.adapters.hermes.received.book import Received
 _BUFFER = "_holdfast_steering"
 _UNSEEN = "_holdfast_unseen"
 _INTERRUPT = "_holdfast_interrupt"
+_OVER = "_holdfast_turn_is_over"
+
+lock = threading.Lock()
+"""Held where Hermes fills its buffer and where it empties it: the two are in different threads."""
+
+
+def begin(agent: Any) -> None:
+    """A turn begins, which can be steered."""
+    agent.__dict__[_OVER] = False
+
+
+def is_over(agent: Any) -> bool:
+    """Whether the turn has emptied the buffer for the last time. Hermes would still take words, and
+    show them to the turn after the next.
+    """
+    return bool(agent.__dict__.get(_OVER))
 
 
 def steered(agent: Any, some: list[Received], text: str) -> None:
     """The agent has these words in its buffer."""
     for each in some:
         each.is_held = True
+        each.was_queued = True
     agent.__dict__.setdefault(_BUFFER, []).append((text.strip(), some))
 
 
@@ -28,8 +46,10 @@ def taken_up(agent: Any) -> list[Received]:
 
 def hand_back(agent: Any) -> None:
     """The turn is over, and the gateway is given the words, unseen: it may make a turn of them."""
+    agent.__dict__[_OVER] = True
     agent.__dict__[_UNSEEN] = agent.__dict__.get(_BUFFER, [])
-    _emptied(agent)
+    for each in _emptied(agent):
+        each.is_handed_back = True
 
 
 def dropped(agent: Any) -> None:
@@ -48,10 +68,23 @@ def _emptied(agent: Any) -> list[Received]:
 
 def handed_back(agent: Any, words: Any) -> list[Received]:
     """The messages that a turn is about whose words are those that were handed back before."""
-    buffer = agent.__dict__.pop(_UNSEEN, [])
-    if not buffer or words != "\n".join(text for text, _ in buffer):
-        return []
-    return [each for _, received in buffer for each in received]
+    some: list[Received] = []
+    texts = []
+    for text, received in agent.__dict__.pop(_UNSEEN, []):
+        texts.append(text)
+        some += received
+    for each in some:
+        each.is_handed_back = False
+    return some if _are_joined(texts, words) else []
+
+
+def _are_joined(texts: list[str], words: Any) -> bool:
+    """Whether these words are those texts. Hermes may have joined them in another order: what it puts
+    back into the buffer stands behind what came meanwhile.
+    """
+    if not texts or len(words) != len("\n".join(texts)):
+        return False
+    return all(text in words for text in texts)
 
 
 def interrupted(agent: Any, some: list[Received], text: Any) -> None:
