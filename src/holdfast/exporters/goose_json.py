@@ -81,21 +81,7 @@ def _ordered(
     session: holdfast.Session, messages: dict[str, holdfast.Message]
 ) -> Iterator[JsonObject]:
     shown = _shown(session)
-    seen: set[str] = set()
-    for _, ids in shown:
-        seen.update(ids)
-    aside: deque[holdfast.Message] = deque()
-    waiting: list[holdfast.Message] = []
-    for message in messages.values():
-        if message.id in seen or message.state == "erased":
-            continue
-        # What has no words is there for programs alone; a row of goose's own goes back.
-        if not message.parts and message.format != "goose":
-            continue
-        if message.state == "pending":
-            waiting.append(message)
-        else:
-            aside.append(message)
+    aside, waiting = _not_shown(shown, messages)
     summaries: list[JsonObject] = []
     for payload, ids in shown:
         stored = [messages[id] for id in ids if id in messages]
@@ -114,6 +100,29 @@ def _ordered(
     # The next turn would take them, and goose's next turn does.
     for message in waiting:
         yield _worded(message, agent=True)
+
+
+def _not_shown(
+    shown: list[tuple[JsonObject, tuple[str, ...]]],
+    messages: dict[str, holdfast.Message],
+) -> tuple[deque[holdfast.Message], list[holdfast.Message]]:
+    """The messages with words that the model is not shown, in order, and those that wait."""
+    seen: set[str] = set()
+    for _, ids in shown:
+        seen.update(ids)
+    aside: deque[holdfast.Message] = deque()
+    waiting: list[holdfast.Message] = []
+    for message in messages.values():
+        if message.id in seen or message.state == "erased":
+            continue
+        # What has no words is there for programs alone; a row of goose's own goes back.
+        if not message.parts and message.format != "goose":
+            continue
+        if message.state == "pending":
+            waiting.append(message)
+        else:
+            aside.append(message)
+    return aside, waiting
 
 
 def _shown(session: holdfast.Session) -> list[tuple[JsonObject, tuple[str, ...]]]:
