@@ -19,6 +19,8 @@ from holdfast.engine.wake_signal import Signal
 from holdfast.errors import StoreUnavailable
 
 NOTE_BYTES = 64
+_GOT, _GIVEN_UP = "got", "given up"
+_WAITER, _OWNER = "the waiter", "its owner"
 
 
 class FairLock:
@@ -61,24 +63,36 @@ class FairLock:
             ):  # it was deleted: others queue up at a new one
                 self.close()
                 self._open()
-            # it kept its place in the queue since the last attempt was given up
-            if self._waiter is not None and self._waiter.resume():
-                return self._wait(self._waiter, timeout_s)
-            self._waiter = None
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            self._waiter = _Waiter(self._file)
-            return self._wait(self._waiter, timeout_s)
+            while True:
+                # it kept its place in the queue since the last attempt was given up
+                if self._waiter is not None:
+                    got = self._wait(self._waiter, timeout_s)
+                    if got is not None:
+                        return got
+                self._waiter = None
+                try:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                except BlockingIOError:
+                    self._waiter = _Waiter(self._file)
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _wait(self, waiter: "_Waiter", timeout_s: float) -> bool:
-        # it may come between the end of the wait and the giving up
-        if waiter.got.wait(timeout_s) or not waiter.give_up():
-            self._waiter = None
-            return True
-        return False  # it stays in the queue, for the next attempt
+    def _wait(self, waiter: "_Waiter", timeout_s: float) -> bool | None:
+        """Whether it was had in time; None when the waiter has come and gone."""
+        try:
+            if not waiter.resume():
+                return None
+            # it may come between the end of the wait and the giving up
+            if waiter.got.wait(timeout_s) or not waiter.give_up():
+                self._waiter = None
+                return True
+            return False  # it stays in the queue, for the next attempt
+        except BaseException:
+            # Ctrl-C: what it has by now is nobody's.
+            if not waiter.give_up():
+                self.release()
+            raise
 
     def release(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -106,41 +120,46 @@ class FairLock:
 class _Waiter:
     """A thread in the kernel's queue, which can't be called back. When it comes too late, it lets
     go at once.
+
+    It is wanted from `resume` until `give_up`. Who was first is decided by `dict.setdefault`, which
+    is one step: Ctrl-C in the middle of a lock's use would leave it locked.
     """
 
     def __init__(self, file: int) -> None:
         self._file = file
         self.got = Signal()
-        self._settled = threading.Lock()
-        self._wanted, self._over = True, False
+        self._is_over = False
+        # Nobody has it yet: an interrupt may come before anybody does.
+        self._attempt: dict[str, str] = {"fate": _GIVEN_UP}
+        self._last: dict[str, str] = {}
         self._close: Callable[[], None] | None = None
         threading.Thread(target=self._run, name="holdfast-lock", daemon=True).start()
 
     def _run(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        with self._settled:
-            self._over = True
-            if self._wanted:
-                self.got.set()
-            elif self._close is not None:
-                self._close()  # closing lets go
-            else:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+        # First: who resumes it after this knows that it may have missed that.
+        self._is_over = True
+        is_wanted = self._attempt.setdefault("fate", _GOT) == _GOT
+        if self._last.setdefault("has the file", _WAITER) == _OWNER:
+            assert self._close is not None
+            self._close()  # closing lets go
+        elif is_wanted:
+            self.got.set()
+        else:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def resume(self) -> bool:
-        """It is wanted again; False when it has come and gone."""
-        with self._settled:
-            self._wanted = True
-            return not self._over
+        """It is wanted again; False when it has come. Whether it has gone as well does not matter:
+        the lock can be taken again by those who have it.
+        """
+        self._attempt = {}
+        return not self._is_over
 
     def give_up(self) -> bool:
         """It is wanted no more; False when it has the lock by now."""
-        with self._settled:
-            self._wanted = self.got.is_set()
-            return not self._wanted
+        return self._attempt.setdefault("fate", _GIVEN_UP) == _GIVEN_UP
 
     def leave(self, close: Callable[[], None]) -> bool:
         """It closes the file when its turn comes; False when that is over."""
-        with self._settled:
-            self._wanted, self._close = False, close
-            return not self._over
+        self._close = close
+        return self._last.setdefault("has the file", _OWNER) == _OWNER

@@ -106,14 +106,16 @@ class SearchFile:
         """The right to write the file or to replace it."""
         if self._lock is None:
             self._lock = FairLock(self.path + "-lock")
-        if not self._lock.acquire(self._lock_s):
-            problem = f"another process has held its lock for {self._lock_s:g} s"
-            remedy = "Let that process finish or end it, then try again"
-            raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy)
+        lock = self._lock
         try:
+            # Inside: Ctrl-C may come as soon as it is held. To release what is not does nothing.
+            if not lock.acquire(self._lock_s):
+                problem = f"another process has held its lock for {self._lock_s:g} s"
+                remedy = "Let that process finish or end it, then try again"
+                raise StoreUnavailable(where=self.path, problem=problem, remedy=remedy)
             yield
         finally:
-            self._lock.release()
+            lock.release()
 
     def open(self) -> apsw.Connection:
         """The connection to the file that is there now."""
