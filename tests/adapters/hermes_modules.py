@@ -197,6 +197,7 @@ def _agent_class():
             self._stream_callback = None
             self.interim_assistant_callback = None
             self.torn_down = lambda: None
+            self.transform = str
 
         def interrupt(self, message=None):
             self._interrupt_requested = True
@@ -311,7 +312,7 @@ def finalize_turn(
     agent._flush_messages_to_session_db_unlocked(messages, conversation_history)
     agent.clear_interrupt()
     return {
-        "final_response": final_response,
+        "final_response": agent.transform(final_response),
         "messages": messages,
         "completed": True,
         "interrupted": interrupted,

@@ -289,6 +289,33 @@ def test_a_history_that_nobody_has_added_to_is_taken_as_it_is(hermes):
     assert said_to(agent) == ["Before.", "Two."]
 
 
+def test_an_answer_that_is_changed_on_its_way_out_is_kept_as_the_user_gets_it(hermes):
+    agent = hermes.AIAgent(session_db=hermes.db, script=[["Hello."]])
+    agent.transform = lambda text: f"{text} (signed)"
+    assert agent.run_conversation("Hi.")["final_response"] == "Hello. (signed)"
+    [_, answer] = session_of(hermes).transcript()
+    assert answer.text == "Hello." and answer.labels == {"hermes_delivered": "Hello. (signed)"}
+    agent.transform = str
+    say(hermes, "And?", ["So. "], agent=agent)
+    assert list(session_of(hermes).transcript())[-1].labels == {}
+
+
+def test_a_history_that_cant_be_read_is_taken_from_holdfast(hermes):
+    say(hermes, "Before.", ["Yes."])
+    hermes.db._conn.execute("ALTER TABLE messages RENAME TO elsewhere")
+    history = hermes.db.get_messages_as_conversation("s1", repair_alternation=True)
+    assert [(each["role"], each["content"]) for each in history] == [
+        ("user", "Before."),
+        ("assistant", "Yes."),
+    ]
+    with pytest.raises(sqlite3.OperationalError):
+        hermes.db.get_messages_as_conversation("never heard of")
+    hermes.db._conn.execute("ALTER TABLE elsewhere RENAME TO messages")
+    agent, _ = say(hermes, "And?", ["So."], history=history)
+    assert said_to(agent) == ["Before.", "Yes.", "And?"]
+    assert [text for _, text, _ in transcript(hermes)] == ["Before.", "Yes.", "And?", "So."]
+
+
 CHILD = """
 import sys, time
 sys.path[:0] = [{tests!r}]

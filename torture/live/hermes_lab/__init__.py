@@ -198,6 +198,16 @@ class Lab:
                         found.append((listed.key, message.role, message.text, message.state))
         return found
 
+    def labels(self):
+        """The labels of all messages that Holdfast has, of those that have any."""
+        with holdfast.open(self.home / "holdfast.db") as store:
+            found = []
+            for listed in store.sessions(limit=500):
+                for message in store.get(listed.id).transcript():
+                    if message.labels:
+                        found.append(message.labels)
+        return found
+
     def said(self, role):
         """All texts of this role: from Holdfast where it is there, else from `state.db`."""
         if self.served:

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import resource
+import sqlite3
 import time
 
 from gateway.config import Platform
@@ -103,6 +104,14 @@ class Stub(BasePlatformAdapter):
         limit = resource.RLIM_INFINITY if value else 1024
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
+    def _fault_unreadable(self, value):
+        """The rows of all messages can't be read any more, though written; and no agent knows them."""
+        runner = self._busy_session_handler.__self__
+        for db in (runner._session_db._db, runner.session_store._db):
+            if not isinstance(db._conn, _Unreadable):
+                db._conn = _Unreadable(db._conn)
+        runner._agent_cache.clear()
+
     async def send(self, chat_id, content, reply_to=None, metadata=None):
         number = str(next(self._ids))
         self._tell(what="send", id=number, text=content, reply_to=reply_to)
@@ -116,7 +125,35 @@ class Stub(BasePlatformAdapter):
         return {"name": "c", "type": "dm"}
 
 
+class _Unreadable:
+    """A connection to a file with a damaged page."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def __setattr__(self, name, value):
+        if name == "_connection":
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._connection, name, value)
+
+    def execute(self, statement, *given):
+        if statement.lstrip().startswith("SELECT") and "FROM messages" in statement:
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return self._connection.execute(statement, *given)
+
+
+def _signed(response_text, **more):
+    """What a plug-in may make of an answer after its row was written."""
+    return f"{response_text} (signed)"
+
+
 def register(ctx):
+    if os.environ.get("STUB_SIGNS"):
+        ctx.register_hook("transform_llm_output", _signed)
     ctx.register_platform(
         name="stub",
         label="Stub",

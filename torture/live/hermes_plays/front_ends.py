@@ -66,6 +66,24 @@ def client_killed(front):
     return play
 
 
+def changed_after_its_row(open_lab):
+    """A plug-in changes the answer after its row was written: the user gets other words (F37)."""
+    with open_lab(env={"STUB_SIGNS": "1"}) as lab:
+        lab.start()
+        lab.turn("Good morning.")
+        lab.until(lambda: lab.shown("(signed)"), 60, "the answer as it is delivered")
+        shown = lab.shown("(signed)")[-1].strip()
+        kept = lab.said("assistant")
+        if lab.served:
+            kept += [labels.get("hermes_delivered", "") for labels in lab.labels()]
+        problems = [] if shown in kept else ["what was shown is not stored"]
+        sent = sent_next(lab)
+        count = sum(text == shown for text in kept)
+        return judged(
+            lab, shown=f"{len(shown)} chars", stored=f"{count} of 1", sent=sent, problems=problems
+        )
+
+
 def answered_early(open_lab):
     """A platform that says "accepted" and then makes a task of the message, as webhooks do; the kill
     comes in between.

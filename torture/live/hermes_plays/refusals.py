@@ -1,4 +1,4 @@
-"""Stores that do not take what they are given: a lock, a full disk."""
+"""Stores that do not take or give what they should: a lock, a full disk, a damaged page."""
 
 import sqlite3
 import time
@@ -77,4 +77,22 @@ def disk_full(open_lab):
             stored=f"{stored} chars",
             sent=sent,
             problems=problems,
+        )
+
+
+def rows_unreadable(open_lab):
+    """The rows of a history can't be read when an agent is made: Hermes goes on without one (F30)."""
+    with open_lab() as lab:
+        lab.start()
+        lab.turn("Warm up.")
+        lab.fault("unreadable")
+        sent = sent_next(lab)
+        problems = []
+        if "Warm up." not in "".join(texts(sent, "user")):
+            problems.append("the question is not in the next request")
+        if "Noted: Warm up." not in texts(sent, "assistant"):
+            problems.append("the answer is not in the next request")
+        stored = len(texts(sent, "user")) + len(texts(sent, "assistant"))
+        return judged(
+            lab, shown="1 answer", stored=f"{stored - 1} of 2 sent", sent=sent, problems=problems
         )

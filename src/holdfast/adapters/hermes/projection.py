@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import logging
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -237,9 +238,18 @@ def _loading(base: Any, name: str) -> Callable[..., Any]:
     @functools.wraps(load)
     def loaded(self: Any, session_id: str, *more: Any, **named: Any) -> Any:
         serving = serving_for(self)
-        if serving is not None:
-            _catch_up(self, base, serving, session_id)
-        return load(self, session_id, *more, **named)
+        if serving is None:
+            return load(self, session_id, *more, **named)
+        _catch_up(self, base, serving, session_id)
+        try:
+            return load(self, session_id, *more, **named)
+        except sqlite3.Error as error:
+            session = serving.known_conversation(session_id)
+            if session is None or name != "get_messages_as_conversation":
+                raise
+            # Hermes would take that for an empty history, and its model would know nothing.
+            log.error("the rows of %s can't be read: %s", session_id, error)
+            return list(session.context(prefill=True))
 
     return loaded
 
@@ -258,7 +268,7 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
                 _write_missing(db, base, session_id, turn)
         # Before the rows are read: a turn that ends in between counts as not loaded.
         serving.note_load(session_id, session)
-    except (HoldfastError, OSError) as error:
+    except (HoldfastError, OSError, sqlite3.Error) as error:
         log.warning("rows of %s may be missing: %s", session_id, error)
 
 

@@ -52,6 +52,9 @@ takes its turn over.
 PATIENCE_S = 1800
 """How long a turn of somebody else is waited for; the gateway waits as long for its own."""
 
+DELIVERED = "hermes_delivered"
+"""The label of an answer that the user got in other words."""
+
 _NUDGES = ("_verification_stop_synthetic", "_pre_verify_synthetic")
 """Hermes' marks on words that it says to the model itself, and takes away before it writes."""
 
@@ -281,6 +284,7 @@ class AgentCall:
                 finally:
                     cut = result is None or bool(result.get("interrupted"))
                     conversation.finish(cut=cut)
+                _note_delivered(turn, conversation, result)
                 _end(turn, conversation, result)
         except HoldfastError as error:
             # Hermes has its answer; that the turn's end is not stored is for the next one who looks.
@@ -379,6 +383,26 @@ def _end(turn: Turn, conversation: Conversation, result: dict[str, Any]) -> None
         turn.fail(
             str(result.get("error") or result.get("turn_exit_reason") or "failed")
         )
+
+
+def _note_delivered(
+    turn: Turn, conversation: Conversation, result: dict[str, Any]
+) -> None:
+    """Keeps what the user gets beside what the model has said, where a plug-in or Hermes itself has
+    changed that after its row was written (F37). The next request has the model's words.
+    """
+    delivered = result.get("final_response")
+    if not isinstance(delivered, str) or not delivered or result.get("interrupted"):
+        return
+    messages = result.get("messages") or [{}]
+    if messages[-1].get("content") == delivered:
+        return
+    answer: Message | None = None
+    for message in conversation.session.transcript(after=conversation.known_to or 0):
+        if message.turn == turn.id and message.role == "assistant":
+            answer = message
+    if answer is not None and answer.text.strip() != delivered.strip():
+        conversation.session.label(answer.id, **{DELIVERED: delivered})
 
 
 def _told(result: Any, conversation: Conversation) -> Any:
