@@ -178,6 +178,37 @@ def _adapter(base):
     return BasePlatformAdapter
 
 
+def batching(base, is_awaited):
+    """A platform that joins the pieces of a text before anything else; Feishu's is awaited."""
+
+    def join(self, event):
+        batch = self._pending_text_batches.setdefault("c1", event)
+        if batch is not event:
+            batch.text, batch.message_id = f"{batch.text}\n{event.text}", event.message_id
+
+    async def join_awaited(self, event):
+        join(self, event)
+
+    class Batching(base.BasePlatformAdapter):
+        _enqueue_text_event = join_awaited if is_awaited else join
+
+        def __init__(self):
+            super().__init__()
+            self._pending_text_batches = {}
+
+        async def piece(self, event):
+            """A piece comes in."""
+            waited = self._enqueue_text_event(event)
+            if waited is not None:
+                await waited
+
+        async def flush(self):
+            """No more pieces came for a while."""
+            await self.handle_message(self._pending_text_batches.pop("c1"))
+
+    return Batching
+
+
 def _runner(base):
     class GatewayRunner:
         CAP = 3
@@ -404,20 +435,24 @@ def _agent():
 class World:
     """A gateway that runs, and its user."""
 
-    def __init__(self, folder, *, mode="interrupt", hermes=None):
+    def __init__(self, folder, *, mode="interrupt", hermes=None, adapter=None):
         self.hermes = hermes or patched()
         self.db = SimpleNamespace(db_path=Path(folder) / "state.db", read_only=False)
-        self.adapter = self.hermes.base.BasePlatformAdapter()
+        make = adapter or (lambda base: base.BasePlatformAdapter())
+        self.adapter = make(self.hermes.base)
         self.agent = self.hermes.agents.AIAgent(self.db)
         self.runner = self.hermes.run.GatewayRunner(self.db, self.adapter, self.agent, mode)
         self._count = 0
 
     async def say(self, text, id=None, user="u1", **more):
-        self._count += 1
-        source = SessionSource(Platform.STUB, "c1", user)
-        event = MessageEvent(text, source=source, message_id=id or f"m{self._count}", **more)
+        event = self.event(text, id, user, **more)
         await self.adapter.handle_message(event)
         return event
+
+    def event(self, text, id=None, user="u1", **more):
+        self._count += 1
+        source = SessionSource(Platform.STUB, "c1", user)
+        return MessageEvent(text, source=source, message_id=id or f"m{self._count}", **more)
 
     async def starts(self):
         """Waits until a turn has started."""

@@ -155,6 +155,22 @@ def test_joined_messages_stay_apart_in_the_transcript_and_share_a_turn(play):
     assert told == ["First.", "One.", "Two."] and waiting(world) == []
 
 
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_pieces_that_a_platform_joins_have_a_receipt_each_before_it_does(play, is_awaited):
+    async def scene(world):
+        for text, id in (("One.", "a"), ("Two.", "b"), ("Two.", "b")):
+            await world.adapter.piece(world.event(text, id))
+            found.append(waiting(world))
+        await world.adapter.flush()
+        await world.rests()
+
+    found = []
+    world, told = play(scene, adapter=lambda base: hermes_gateway.batching(base, is_awaited)())
+    assert found == [["One."], ["One.", "Two."], ["One.", "Two."]]
+    assert world.agent.asked == ["One.\nTwo."]
+    assert told == ["One.", "Two."] and waiting(world) == []
+
+
 def test_words_that_steer_are_taken_when_the_model_sees_them(play):
     async def scene(world):
         world.agent.tools = True
@@ -270,11 +286,7 @@ def test_a_message_that_interrupts_too_late_is_not_run_twice(play):
     async def scene(world):
         await world.say("First.")
         await world.rests()
-        event = hermes_gateway.MessageEvent(
-            "Late.",
-            source=hermes_gateway.SessionSource(hermes_gateway.Platform.STUB, "c1"),
-            message_id="late",
-        )
+        event = world.event("Late.")
         # It arrives while the turn ends: in the slot, and in the flag that nobody clears.
         key = hermes_gateway.build_session_key(event.source)
         world.adapter._active_sessions[key] = True

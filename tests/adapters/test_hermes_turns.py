@@ -316,6 +316,13 @@ def test_a_history_that_cant_be_read_is_taken_from_holdfast(hermes):
     assert [text for _, text, _ in transcript(hermes)] == ["Before.", "Yes.", "And?", "So."]
 
 
+def test_an_agent_goes_on_with_its_list_after_its_own_turns(hermes):
+    agent, result = say(hermes, "One.", ["First."])
+    kept = [*result["messages"], {"role": "user", "content": "In memory alone."}]
+    say(hermes, "Two.", ["Second."], agent=agent, history=kept)
+    assert [each["content"] for each in agent.requests[-1]][2:] == ["In memory alone.", "Two."]
+
+
 CHILD = """
 import sys, time
 sys.path[:0] = [{tests!r}]

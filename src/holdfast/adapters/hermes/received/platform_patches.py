@@ -164,8 +164,11 @@ def _watch_batches(base: Any, adapter: Any) -> None:
     def __init_subclass__(cls: Any, **named: Any) -> None:
         make(**named)
         enqueue = vars(cls).get("_enqueue_text_event")
-        if enqueue is not None and not asyncio.iscoroutinefunction(enqueue):
-            cls._enqueue_text_event = _batching(base, enqueue)
+        if enqueue is None:
+            return
+        is_awaited = asyncio.iscoroutinefunction(enqueue)
+        batching = _batching_awaited if is_awaited else _batching
+        cls._enqueue_text_event = batching(base, enqueue)
 
     adapter.__init_subclass__ = __init_subclass__
 
@@ -173,20 +176,60 @@ def _watch_batches(base: Any, adapter: Any) -> None:
 def _batching(base: Any, enqueue: Any) -> Any:
     @functools.wraps(enqueue)
     def _enqueue_text_event(self: Any, event: Any) -> None:
-        inbox = None if event.internal else inbox_for(event.source)
-        if inbox is None or is_received(event):
-            enqueue(self, event)
+        inbox = _inbox_of_piece(event)
+        # On the event loop: the platform's callback can't wait here, and must not go on before.
+        if inbox is not None and not _is_new_piece(base, self, event, inbox):
             return
-        try:
-            # On the event loop: the platform's callback can't wait here, and must not go on before.
-            if not inbox.receive(event, _key_of(base, self, event)):
-                return
-        except (HoldfastError, OSError) as error:
-            log.error("a message that came in can't be stored: %s", error)
-        before = {id(each): each.text for each in self._pending_text_batches.values()}
+        before = _batched_texts(self)
         enqueue(self, event)
-        for batch in self._pending_text_batches.values():
-            if batch is not event and before.get(id(batch)) != batch.text:
-                inbox.join(batch, event)
+        if inbox is not None:
+            _join_batched(self, event, before, inbox)
 
     return _enqueue_text_event
+
+
+def _batching_awaited(base: Any, enqueue: Any) -> Any:
+    @functools.wraps(enqueue)
+    async def _enqueue_text_event(self: Any, event: Any) -> None:
+        inbox = _inbox_of_piece(event)
+        if inbox is not None:
+            if not await asyncio.to_thread(_is_new_piece, base, self, event, inbox):
+                return
+        before = _batched_texts(self)
+        await enqueue(self, event)
+        if inbox is not None:
+            _join_batched(self, event, before, inbox)
+
+    return _enqueue_text_event
+
+
+def _inbox_of_piece(event: Any) -> GatewayInbox | None:
+    """Where a piece is to be received; None where it was, or there is nothing to receive it."""
+    if event.internal or is_received(event):
+        return None
+    return inbox_for(event.source)
+
+
+def _is_new_piece(base: Any, adapter: Any, event: Any, inbox: GatewayInbox) -> bool:
+    """Stores a piece; False when it came before. One that can't be stored is passed on."""
+    try:
+        return inbox.receive(event, _key_of(base, adapter, event))
+    except (HoldfastError, OSError) as error:
+        log.error("a message that came in can't be stored: %s", error)
+        return True
+
+
+def _batched_texts(adapter: Any) -> dict[int, str]:
+    texts = {}
+    for batch in adapter._pending_text_batches.values():
+        texts[id(batch)] = batch.text
+    return texts
+
+
+def _join_batched(
+    adapter: Any, event: Any, before: dict[int, str], inbox: GatewayInbox
+) -> None:
+    """The batch whose text has changed has this piece in it."""
+    for batch in adapter._pending_text_batches.values():
+        if batch is not event and before.get(id(batch)) != batch.text:
+            inbox.join(batch, event)
