@@ -157,6 +157,8 @@ def test_a_line_waits_for_one_commit_and_so_does_the_end_of_a_turn(
     asked = {"sessionId": "s", "toolCall": {"toolCallId": "c2", "rawInput": {"a": 2}}}
     request = line(method="session/request_permission", id=0, params=asked)
     assert commits(wire, made, request) == 1
+    # A message that is still growing is stored with the end.
+    assert commits(wire, made, chunk("The end.", "m2")) == 1
     assert commits(wire, made, line(id=1, result={"stopReason": "end_turn"})) == 1
     assert wire.session().turns()[0].end == "completed"
     states = [message.state for message in wire.session().transcript()]
@@ -495,3 +497,15 @@ def test_labels_are_never_undone(wire: Wire) -> None:
     assert said.labels["agent_visible"] is False and said.labels["user_visible"] is True
     assert "Hello." not in str(session.context("openai.chat"))
     assert wire.told() == [("user", "Hi."), ("assistant", "Hello."), ("user", "Again.")]
+
+
+def test_a_number_and_its_digits_are_two_ids(wire: Wire) -> None:
+    wire.prompt("One.", id=1)
+    wire.prompt("Two.", id="1")
+    wire.text("First.", messageId="m1")
+    wire.end(1)
+    wire.text("Second.", messageId="m2")
+    wire.end("1")
+    said = [each["content"] for each in wire.session().context("openai.chat")]
+    assert said == ["One.", "First.", "Two.", "Second."]
+    assert [turn.end for turn in wire.session().turns()] == ["completed", "completed"]

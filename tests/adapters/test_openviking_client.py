@@ -107,6 +107,75 @@ def test_what_could_not_be_sent_is_sent_by_the_next_client(viking, store):
     assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3"]
 
 
+def test_what_is_left_is_found_without_its_name_and_without_looking_at_all_sessions(
+    viking, store, monkeypatch
+):
+    with Client(viking.url, store=store, background=False) as first:
+        for number in range(30):
+            add(first, "sent", key=f"old-{number}")
+        assert first.flush()
+        assert first.unsent() == []
+        viking.kill()
+        add(first, "left", key="orchard")
+        add(first, "left, too", "and more", key="garden")
+        first.commit("garden")
+    viking.start()
+    with Client(viking.url, store=store, background=False) as second:
+        looked = []
+        get = second._store.get
+        monkeypatch.setattr(second._store, "get", lambda id: (looked.append(id), get(id))[1])
+        left = [(each.key, each.messages, each.commits, each.failed) for each in second.unsent()]
+        assert left == [("orchard", 1, 0, ()), ("garden", 2, 1, ())]
+        assert second.resume() == 2 and len(looked) == 4
+        assert second.flush()
+        wait_for_commits(second, "garden")
+        assert second.unsent() == [] and second.resume() == 0
+    assert viking.live("orchard") == ["left"]
+    assert viking.archives("garden") == [["left, too", "and more"]]
+
+
+def wait_for_commits(client, key):
+    for _ in range(200):
+        if all(each.is_over for each in client.report(key).commits):
+            return
+        client.flush(0.1)
+    raise AssertionError(client.report(key))
+
+
+def test_marks_do_not_pile_up_while_the_server_is_away(viking, client, store):
+    viking.kill()
+    add(client, *numbers(0, 40))
+    assert not client.flush(0)
+    assert len(DeliveryLog(client._logs, store.session(KEY)).marks()) == 1
+    viking.start()
+    assert client.flush()
+    assert DeliveryLog(client._logs, store.session(KEY)).marks() == []
+    assert viking.live(KEY) == numbers(0, 40)
+
+
+def test_what_is_marked_during_a_visit_stays_marked(viking, client, store, monkeypatch):
+    """A message that comes when a sender has read for the last time is not forgotten with it."""
+    from holdfast.adapters.openviking.client import workers
+
+    is_done = workers.Visit.is_done
+
+    def late(visit):
+        done = is_done(visit)
+        monkeypatch.setattr(workers.Visit, "is_done", is_done)
+        other = DeliveryLog(client._logs, store.session(KEY))
+        other.add({"role": "user", "content": "m1"}, None)
+        return done
+
+    monkeypatch.setattr(workers.Visit, "is_done", late)
+    add(client, "m0")
+    assert client.flush()
+    assert viking.live(KEY) == ["m0"]
+    [left] = client.unsent()
+    assert left.messages == 1
+    assert client.resume() == 1 and client.flush()
+    assert viking.live(KEY) == ["m0", "m1"] and client.unsent() == []
+
+
 def test_a_wiped_session_is_filled_again_before_anything_else(viking, client):
     add(client, *numbers(0, 5))
     assert client.flush()
@@ -233,6 +302,55 @@ def test_a_failed_commit_is_reported_and_not_sent_again(viking, client):
     assert client.flush()
     assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3"]
     assert client.report(KEY).commits == [report]
+
+
+@pytest.mark.parametrize("fault", ["", "drop", "error", "twice", "torn", "failed"])
+def test_a_failed_commit_can_be_asked_for_again(viking, client, fault):
+    add(client, *numbers(0, 3))
+    viking.task_end = "failed"
+    assert client.commit(KEY, keep_recent_count=1).wait(10).state == "failed"
+    add(client, "m3")
+    assert client.flush()
+    [left] = client.unsent()
+    assert left.key == KEY and left.messages == 0
+    viking.task_end = "completed"
+    if fault:
+        viking.next(fault)
+    [handle] = client.retry_commits()
+    assert handle.wait(20).state == "completed"
+    assert handle.report().again == left.failed[0]
+    assert sorted(viking.archives(KEY)[-1]) == numbers(0, 4)
+    assert client.retry_commits() == [] and client.unsent() == []
+    add(client, "m4")
+    assert client.flush() and viking.live(KEY) == ["m4"]
+    assert client.report(KEY).lost == []
+
+
+def test_a_commit_that_fails_again_is_asked_for_again(viking, client):
+    add(client, *numbers(0, 3))
+    viking.task_end = "failed"
+    assert client.commit(KEY).wait(10).state == "failed"
+    add(client, "m3")
+    [handle] = client.retry_commits(KEY)
+    assert handle.wait(10).state == "failed"
+    assert len(client.unsent()[0].failed) == 1
+    viking.task_end = "completed"
+    [handle] = client.retry_commits(KEY)
+    assert handle.wait(10).state == "completed"
+    assert sorted(viking.archives(KEY)[-1]) == numbers(0, 4)
+    assert client.unsent() == []
+
+
+def test_two_who_ask_again_at_once_ask_once(viking, client, store):
+    add(client, *numbers(0, 2))
+    viking.task_end = "failed"
+    client.commit(KEY).wait(10)
+    viking.task_end = "completed"
+    with Client(viking.url, store=store, background=False) as other:
+        [one], [two] = client.retry_commits(), other.retry_commits()
+        assert one.id == two.id
+        assert one.wait(10).state == "completed" == two.report().state
+    assert viking.archives(KEY)[1:] == [numbers(0, 2)]
 
 
 def test_a_commit_that_failed_while_its_answer_was_lost_is_reported_as_failed(viking, client):
@@ -406,6 +524,19 @@ def test_a_callback_that_raises_stops_nothing(viking, store):
     assert told == [KEY] and viking.live(KEY) == ["m0"]
 
 
+@pytest.mark.parametrize("option", [{"api_key": "key\n"}, {"user": "a\r\nX-API-Key: b"}])
+def test_what_can_be_no_header_is_refused_where_the_caller_sees_it(store, option):
+    with pytest.raises(BadArgument):
+        Client(store=store, background=False, **option)
+
+
+def test_options_and_fields_that_nobody_knows_are_refused(client, store):
+    with pytest.raises(TypeError, match="tokens"):
+        Client(store=store, tokens=3)
+    with pytest.raises(TypeError, match="nme"):
+        client.add_message(KEY, "user", "m0", nme="x")
+
+
 def test_what_is_no_message_is_refused_before_it_is_stored(client, store):
     with pytest.raises(BadArgument):
         client.add_message(KEY, "tool", "x")
@@ -460,9 +591,18 @@ def test_asyncio_has_the_same_names(viking, tmp_path):
             assert (await client.context(KEY))["messages"] == []
             assert (await client.report(KEY)).unsent == 0
             assert await client.resume() == 0
+            viking.task_end = "failed"
+            await client.add_message(KEY, "user", "m2", event_id="e2")
+            assert (await (await client.commit(KEY)).wait(20)).state == "failed"
+            viking.task_end = "completed"
+            [left] = await client.unsent()
+            assert left.key == KEY and len(left.failed) == 1
+            [again] = await client.retry_commits()
+            assert (await again.wait(20)).state == "completed"
+            assert await client.resume(everywhere=True) == 0
 
     asyncio.run(main())
-    assert viking.archives(KEY) == [["m0", "m1"]]
+    assert viking.archives(KEY) == [["m0", "m1"], ["m2"], ["m2"]]
 
 
 def test_an_async_store_is_taken_too(viking, tmp_path):

@@ -8,6 +8,7 @@ from holdfast.adapters.openviking.client import (
     CommitReport,
     DeliveryReport,
     MessageRefused,
+    UnsentSession,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "CommitReport",
     "DeliveryReport",
     "MessageRefused",
+    "UnsentSession",
 ]

@@ -10,31 +10,38 @@ from typing import Any
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Draft, Labelled
 from holdfast.domain.message import Spoken, freeze
-from holdfast.engine.protocol import Outcome, Refused, Write
+from holdfast.engine.protocol import Commit, Outcome, Refused, Write
 from holdfast.formats import registry
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.live.transcript import find, no_message
-from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.start_turn import refuse_accepted
 
 
 def append(
-    session: SessionLog, message: Any, *, format: str, event_id: Checked
+    session: SessionLog,
+    message: Any,
+    *,
+    format: str,
+    event_id: Checked,
+    also: Commit = (),
 ) -> Plan[str]:
     """Stores one message and gives its id. An event id that came before raises
-    `AlreadyAccepted`.
+    `AlreadyAccepted`. `also` is stored with it, in the same commit or not at all.
     """
     # Frozen here and not in the generator: the caller may change it before the plan runs (I-3).
     facts = {"event": event_id} if event_id else {}
-    return _append(session, speak(message, format, **facts), event_id)
+    return _append(session, speak(message, format, **facts), event_id, also)
 
 
-def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[str]:
+def _append(
+    session: SessionLog, spoken: Spoken, event_id: str | None, also: Commit
+) -> Plan[str]:
     draft = session.message(spoken, turn=None)
     event = None if event_id is None else session.event(event_id)
     write = Write(session.id, (draft,), event=event)
     # Not by `wait_for`: its generator is two of the hundred calls that an append makes.
-    outcome: Outcome = yield session.engine.submit((write,))
+    outcome: Outcome = yield session.engine.submit((write, *also))
     if isinstance(outcome, Refused):
         if outcome.why == "accepted":
             yield from refuse_accepted(session, event_id, outcome.detail)
@@ -45,19 +52,22 @@ def _append(session: SessionLog, spoken: Spoken, event_id: str | None) -> Plan[s
 
 
 def append_all(
-    session: SessionLog, messages: Sequence[Any], *, format: str
+    session: SessionLog, messages: Sequence[Any], *, format: str, also: Commit = ()
 ) -> Plan[list[str]]:
     """Stores several messages in one commit, all or none, and gives their ids."""
     # Frozen before the plan runs, as in `append`; and all of them before any is stored,
     # so one that is no message keeps the others out.
-    return _append_all(session, [speak(message, format) for message in messages])
+    spoken = [speak(message, format) for message in messages]
+    return _append_all(session, spoken, also)
 
 
-def _append_all(session: SessionLog, spoken: list[Spoken]) -> Plan[list[str]]:
+def _append_all(
+    session: SessionLog, spoken: list[Spoken], also: Commit
+) -> Plan[list[str]]:
     drafts = tuple(session.message(each, turn=None) for each in spoken)
     # Nothing to store costs no commit, and is no error in a session that has ended.
     if drafts:
-        yield from _store(session, drafts)
+        yield from _store(session, drafts, also)
     return [draft.id.hex() for draft in drafts]
 
 
@@ -83,7 +93,10 @@ def label(
     yield from _store(session, (session.draft("label", note),))
 
 
-def _store(session: SessionLog, drafts: tuple[Draft, ...]) -> Plan[None]:
-    outcome = yield from session.commit(Write(session.id, drafts=drafts))
+def _store(
+    session: SessionLog, drafts: tuple[Draft, ...], also: Commit = ()
+) -> Plan[None]:
+    write = Write(session.id, drafts=drafts)
+    outcome = yield from wait_for(session.engine.submit((write, *also)))
     if isinstance(outcome, Refused):
         raise (yield from read(session.ended))

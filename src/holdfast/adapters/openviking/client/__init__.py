@@ -16,6 +16,8 @@ only what did not arrive is sent again.
     sender        one session: load, decide, send, store
     commits       one commit: asked for, accepted, its task followed to its end
     workers       threads that send, and when they try again
+    unsent        which sessions have something left
+    options       what a client is given
     client        the faces
 """
 
@@ -26,6 +28,7 @@ from holdfast.adapters.openviking.client.client_async import (
 )
 from holdfast.adapters.openviking.client.position import MessageRefused
 from holdfast.adapters.openviking.client.reports import CommitReport, DeliveryReport
+from holdfast.adapters.openviking.client.unsent import UnsentSession
 
 __all__ = [
     "AsyncClient",
@@ -35,4 +38,5 @@ __all__ = [
     "CommitReport",
     "DeliveryReport",
     "MessageRefused",
+    "UnsentSession",
 ]

@@ -1,20 +1,27 @@
 """The client: what a program calls instead of OpenViking's own."""
 
-import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Unpack
 
-import holdfast
-from holdfast import AsyncSession, AsyncStore, Session, Store
+from holdfast import Session
 from holdfast.adapters.openviking.client.deliveries import (
     DeliveryLog,
     delivery_tenant,
 )
 from holdfast.adapters.openviking.client.http_connection import HttpConnection
-from holdfast.adapters.openviking.client.outgoing import FORMAT
+from holdfast.adapters.openviking.client.options import (
+    AnySession,
+    ClientOptions,
+    ClientSettings,
+    MessageFields,
+    Role,
+    insist_on_role,
+    opened,
+    payload_of,
+)
 from holdfast.adapters.openviking.client.position import CommitRequested
 from holdfast.adapters.openviking.client.reports import (
     CommitReport,
@@ -22,20 +29,22 @@ from holdfast.adapters.openviking.client.reports import (
     commit_reports,
     delivery_report,
 )
+from holdfast.adapters.openviking.client.unsent import (
+    UnsentSession,
+    ever_sent,
+    marked,
+    what_is_left,
+)
 from holdfast.adapters.openviking.client.workers import Workers
 from holdfast.errors import (
-    AlreadyAccepted,
     BadArgument,
     HoldfastError,
     SessionEnded,
     StoreUnavailable,
 )
 
-AnyStore = Store | AsyncStore | str | os.PathLike[str]
-AnySession = Session | AsyncSession | str
-Role = Literal["user", "assistant"]
-
-_PAGE = 100
+_KEEPING = ("keep_recent_count", "retention_mode", "turn_budget")
+"""Options by which a commit leaves the newest messages live."""
 
 
 class Client:
@@ -47,38 +56,27 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str = "http://127.0.0.1:1933",
-        *,
-        store: AnyStore = "holdfast.db",
-        api_key: str | None = None,
-        account: str | None = None,
-        user: str | None = None,
-        background: bool = True,
-        timeout_s: float = 300,
-        grace_s: float = 30,
-        threads: int = 2,
-        on_problem: Callable[[str, str], object] | None = None,
+        self, url: str = "http://127.0.0.1:1933", **options: Unpack[ClientOptions]
     ) -> None:
-        headers = _headers(api_key, account, user)
-        self._connect: Callable[[], HttpConnection] = partial(
-            HttpConnection, url, headers, timeout_s
+        settings = ClientSettings(**options)
+        self._connect = partial(
+            HttpConnection, url, settings.headers(), settings.timeout_s
         )
         # Here, where the caller sees it, and not in a thread: an address that is none.
         self._connect().close()
-        self._store, self._is_own = _opened(store)
+        self._store, self._is_own = opened(settings.store)
         self._logs = self._store.for_tenant(delivery_tenant(self._store.tenant))
-        self._background = background
+        self._background = settings.background
         self._workers = Workers(
             self._connect,
             self._store._work.world,
-            threads=threads,
-            grace_s=grace_s,
-            on_problem=on_problem,
+            threads=settings.threads,
+            grace_s=settings.grace_s,
+            on_problem=settings.on_problem,
         )
         self._is_closing = False
         self._resuming: threading.Thread | None = None
-        if background:
+        if settings.background:
             self._resuming = threading.Thread(
                 target=self._resume_quietly, name="holdfast-openviking", daemon=True
             )
@@ -89,39 +87,23 @@ class Client:
         session: AnySession,
         role: Role,
         content: str | None = None,
-        *,
-        parts: Sequence[Mapping[str, Any]] | None = None,
-        created_at: str | None = None,
-        peer_id: str | None = None,
-        turn_id: str | None = None,
-        message_kind: str | None = None,
-        event_id: str | int | None = None,
+        **fields: Unpack[MessageFields],
     ) -> str:
         """Stores a message and returns its Holdfast id; it is durable then, and on its way. The same
         `event_id` again gives the id of the first time.
         """
-        payload = {
-            "role": _role(role),
-            "content": content,
-            "parts": None if parts is None else [dict(part) for part in parts],
-            "created_at": created_at,
-            "peer_id": peer_id,
-            "turn_id": turn_id,
-            "message_kind": message_kind,
-        }
-        given = {name: value for name, value in payload.items() if value is not None}
-        found = self._session(session)
+        payload = payload_of(role, content, fields)
+        event_id = fields.get("event_id")
+        log = self._log(session)
         try:
-            id = found.append(given, format=FORMAT, event_id=event_id)
-        except AlreadyAccepted as known:
-            id = known.message_id
+            id = log.add(payload, event_id)
         except SessionEnded:
             if not isinstance(session, str):
                 raise
             # The key was reset in this very moment: what is said now belongs to its next session.
-            found = self._session(session)
-            id = found.append(given, format=FORMAT, event_id=event_id)
-        self._wake(found)
+            log = self._log(session)
+            id = log.add(payload, event_id)
+        self._wake(log)
         return id
 
     def add_messages(
@@ -130,10 +112,10 @@ class Client:
         """Stores several messages in OpenViking's shape, all or none, and returns their ids."""
         given = [dict(message) for message in messages]
         for message in given:
-            _role(message.get("role"))
-        found = self._session(session)
-        ids = found.append_all(given, format=FORMAT)
-        self._wake(found)
+            insist_on_role(message.get("role"))
+        log = self._log(session)
+        ids = log.add_all(given)
+        self._wake(log)
         return ids
 
     def commit(
@@ -142,26 +124,56 @@ class Client:
         """Asks for a commit of all messages that are in the session now; durable when this returns.
         `options` are OpenViking's: `keep_recent_count=…`, `enable_working_memory=…`.
         """
-        found = self._session(session)
-        log = DeliveryLog(self._logs, found)
+        log = self._log(session)
         before = log.head()
         # All that is in the session by now is at or before its head.
-        request = CommitRequested(found.head(), options)
+        request = CommitRequested(log.session.head(), options)
         try:
             id = log.request(request, event_id)
         except TypeError as error:
             raise BadArgument(
                 parameter="options", takes="JSON", given=str(error)
             ) from None
-        self._workers_wake(log)
+        self._wake(log)
         # An event that came before was asked for earlier in the log.
         return CommitHandle(self, log, id, 0 if event_id is not None else before)
+
+    def retry_commits(self, session: AnySession | None = None) -> "list[CommitHandle]":
+        """Asks again for each commit that has failed: in this session, or in all where one has. What
+        such a commit had covered is sent again before it, for OpenViking shows it nowhere.
+        """
+        if session is not None:
+            return self._retry(self._log(session))
+        handles = []
+        for log in self._left():
+            handles += self._retry(log)
+        return handles
+
+    def _retry(self, log: DeliveryLog) -> "list[CommitHandle]":
+        handles = []
+        for failed in log.position().failed:
+            options = dict(failed.options)
+            for name in _KEEPING:
+                # What is sent again comes last there, and would be what is kept.
+                options.pop(name, None)
+            before = log.head()
+            request = CommitRequested(log.session.head(), options, failed.request)
+            # Its own event: of two callers at once, one asks.
+            id = log.request(request, f"again {failed.request}")
+            handles.append(
+                CommitHandle(self, log, id, 0 if log.head() == before else before)
+            )
+        if handles:
+            self._wake(log)
+        return handles
 
     def send(self, session: AnySession) -> None:
         """Has what is new in this session sent: for messages that did not come from `add_message`,
         after a turn of an agent.
         """
-        self._wake(self._session(session))
+        log = self._log(session)
+        log.mark()
+        self._wake(log)
 
     def flush(self, timeout_s: float | None = 30) -> bool:
         """Waits until OpenViking has all messages, and has accepted all commits; False when time is
@@ -178,28 +190,46 @@ class Client:
             timeout_s = max(0.0, timeout_s - (tick() - began))
         return self._workers.wait_until_sent(timeout_s)
 
-    def resume(self) -> int:
-        """Looks for sessions of which something is unsent, in the whole store, and has it sent; gives
-        their number. A client with `background` does so when it is made.
+    def resume(self, *, everywhere: bool = False) -> int:
+        """Has all that is left sent, of whatever session; gives their number. A client with
+        `background` does so when it is made. It costs what is left. With `everywhere`, every session
+        that was ever sent is looked at: for messages that no `send` was called for.
         """
         found = 0
-        # Where a sender was killed, its turn still runs: these have something unsent for sure.
-        for state in ("running", "open"):
-            after: str | None = None
-            while not self._is_closing:
-                page = self._logs.sessions(state=state, after=after, limit=_PAGE)
-                for listed in page:
-                    found += self._resume(listed.key)
-                after = page.next
-                if after is None:
-                    break
+        for log in self._left(everywhere=everywhere):
+            if log.is_due():
+                self._wake(log)
+                found += 1
         return found
+
+    def unsent(self) -> list[UnsentSession]:
+        """The sessions of which something is left, the one that has waited longest first: messages
+        that are not sent, commits that are not over, commits that have failed.
+        """
+        sessions = []
+        for log in self._left():
+            left = what_is_left(log)
+            if left is not None:
+                sessions.append(left)
+        return sessions
+
+    def _left(self, *, everywhere: bool = False) -> Iterator[DeliveryLog]:
+        find = ever_sent if everywhere else marked
+        for session_id in find(self._logs):
+            if self._is_closing:
+                return
+            try:
+                log = DeliveryLog(self._logs, self._store.get(session_id))
+            except HoldfastError:
+                # It was erased, or is damaged: nothing can be sent of it.
+                continue
+            yield log
 
     def context(
         self, session: AnySession, *, token_budget: int | None = None
     ) -> dict[str, Any]:
         """What OpenViking would show a model now, as it answers it."""
-        log = DeliveryLog(self._logs, self._session(session))
+        log = self._log(session)
         http = self._connect()
         query = "" if token_budget is None else f"?token_budget={token_budget}"
         answer = http.session("GET", log.viking_id, f"/context{query}")
@@ -214,9 +244,8 @@ class Client:
 
     def report(self, session: AnySession) -> DeliveryReport:
         """How far a session has come, and what became of its commits."""
-        found = self._session(session)
-        log = DeliveryLog(self._logs, found)
-        return delivery_report(log, self._workers.problem(found.id))
+        log = self._log(session)
+        return delivery_report(log, self._workers.problem(log.session.id))
 
     def close(self, timeout_s: float = 5) -> None:
         """Sends what can be sent in this time, and ends the threads. What is unsent stays stored,
@@ -252,36 +281,22 @@ class Client:
         except HoldfastError:
             return
 
-    def _resume(self, session_id: str | None) -> int:
-        if session_id is None:
-            return 0
-        try:
-            log = DeliveryLog(self._logs, self._store.get(session_id))
-        except HoldfastError:
-            # It was erased, or is damaged: nothing can be sent of it.
-            return 0
-        if not log.is_due():
-            return 0
-        self._workers_wake(log)
-        return 1
+    def _log(self, session: AnySession) -> DeliveryLog:
+        return DeliveryLog(self._logs, self._session(session))
 
     def _session(self, session: AnySession) -> Session:
         if isinstance(session, str):
             return self._store.session(session)
-        log = session._log
-        is_here = log.engine is self._store._work.engine
-        if not is_here or log.tenant != self._store.tenant:
+        log = getattr(session, "_log", None)
+        is_here = log is not None and log.engine is self._store._work.engine
+        if log is None or not is_here or log.tenant != self._store.tenant:
             takes = "a key, or a session of the client's own store and tenant"
-            raise BadArgument(parameter="session", takes=takes, given=repr(session))
+            given = repr(session)[:60]
+            raise BadArgument(parameter="session", takes=takes, given=given)
         # A face of our own: one that the caller has may be asyncio's.
         return Session(log)
 
-    def _wake(self, session: Session) -> None:
-        # Mostly it is due already: then its delivery log need not be opened.
-        if not self._workers.wake_again(session.id):
-            self._workers_wake(DeliveryLog(self._logs, session))
-
-    def _workers_wake(self, log: DeliveryLog) -> None:
+    def _wake(self, log: DeliveryLog) -> None:
         self._workers.wake(log, start=self._background)
 
     def __enter__(self) -> "Client":
@@ -321,31 +336,3 @@ class CommitHandle:
                 client._workers.wait_for_news(0.2)
             else:
                 client._flush_here(0.2)
-
-
-def _headers(
-    api_key: str | None, account: str | None, user: str | None
-) -> dict[str, str]:
-    given = {
-        "X-API-Key": api_key,
-        "X-OpenViking-Account": account,
-        "X-OpenViking-User": user,
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _opened(store: AnyStore) -> tuple[Store, bool]:
-    """The store, and whether it is ours to close."""
-    if isinstance(store, Store):
-        return store, False
-    if isinstance(store, AsyncStore):
-        return Store(store._work), False
-    return holdfast.open(store), True
-
-
-def _role(role: object) -> str:
-    if role in ("user", "assistant"):
-        return str(role)
-    raise BadArgument(
-        parameter="role", takes='"user" or "assistant"', given=repr(role)[:60]
-    )

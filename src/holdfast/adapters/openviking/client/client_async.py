@@ -3,19 +3,20 @@ a thread.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
-from holdfast.adapters.openviking.client.client import (
+from holdfast.adapters.openviking.client.client import Client, CommitHandle
+from holdfast.adapters.openviking.client.options import (
     AnySession,
-    AnyStore,
-    Client,
-    CommitHandle,
+    ClientOptions,
+    MessageFields,
     Role,
 )
 from holdfast.adapters.openviking.client.reports import CommitReport, DeliveryReport
+from holdfast.adapters.openviking.client.unsent import UnsentSession
 
 
 class AsyncClient:
@@ -24,32 +25,9 @@ class AsyncClient:
     """
 
     def __init__(
-        self,
-        url: str = "http://127.0.0.1:1933",
-        *,
-        store: AnyStore = "holdfast.db",
-        api_key: str | None = None,
-        account: str | None = None,
-        user: str | None = None,
-        background: bool = True,
-        timeout_s: float = 300,
-        grace_s: float = 30,
-        threads: int = 2,
-        on_problem: Callable[[str, str], object] | None = None,
+        self, url: str = "http://127.0.0.1:1933", **options: Unpack[ClientOptions]
     ) -> None:
-        self._make = partial(
-            Client,
-            url,
-            store=store,
-            api_key=api_key,
-            account=account,
-            user=user,
-            background=background,
-            timeout_s=timeout_s,
-            grace_s=grace_s,
-            threads=threads,
-            on_problem=on_problem,
-        )
+        self._make = partial(Client, url, **options)
         self._client: Client | None = None
         self._opening = asyncio.Lock()
 
@@ -65,28 +43,12 @@ class AsyncClient:
         session: AnySession,
         role: Role,
         content: str | None = None,
-        *,
-        parts: Sequence[Mapping[str, Any]] | None = None,
-        created_at: str | None = None,
-        peer_id: str | None = None,
-        turn_id: str | None = None,
-        message_kind: str | None = None,
-        event_id: str | int | None = None,
+        **fields: Unpack[MessageFields],
     ) -> str:
         """Stores a message and returns its id; see `Client.add_message`."""
         client = await self._own()
-        return await asyncio.to_thread(
-            client.add_message,
-            session,
-            role,
-            content,
-            parts=parts,
-            created_at=created_at,
-            peer_id=peer_id,
-            turn_id=turn_id,
-            message_kind=message_kind,
-            event_id=event_id,
-        )
+        add = partial(client.add_message, session, role, content, **fields)
+        return await asyncio.to_thread(add)
 
     async def add_messages(
         self, session: AnySession, messages: Sequence[Mapping[str, Any]]
@@ -105,6 +67,14 @@ class AsyncClient:
         )
         return AsyncCommitHandle(handle)
 
+    async def retry_commits(
+        self, session: AnySession | None = None
+    ) -> "list[AsyncCommitHandle]":
+        """Asks again for each commit that has failed; see `Client.retry_commits`."""
+        client = await self._own()
+        handles = await asyncio.to_thread(client.retry_commits, session)
+        return [AsyncCommitHandle(handle) for handle in handles]
+
     async def send(self, session: AnySession) -> None:
         """Has what is new in this session sent; see `Client.send`."""
         client = await self._own()
@@ -115,10 +85,15 @@ class AsyncClient:
         client = await self._own()
         return await asyncio.to_thread(client.flush, timeout_s)
 
-    async def resume(self) -> int:
-        """Looks for what is unsent in the whole store; see `Client.resume`."""
+    async def resume(self, *, everywhere: bool = False) -> int:
+        """Has all that is left sent; see `Client.resume`."""
         client = await self._own()
-        return await asyncio.to_thread(client.resume)
+        return await asyncio.to_thread(client.resume, everywhere=everywhere)
+
+    async def unsent(self) -> list[UnsentSession]:
+        """The sessions of which something is left; see `Client.unsent`."""
+        client = await self._own()
+        return await asyncio.to_thread(client.unsent)
 
     async def context(
         self, session: AnySession, *, token_budget: int | None = None

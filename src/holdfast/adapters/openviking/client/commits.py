@@ -25,10 +25,14 @@ from holdfast.adapters.openviking.client.position import (
     CommitAccepted,
     CommitEnded,
     CommitRequested,
+    FailedCommit,
     LogPlace,
     accepted,
     archive_name,
     compared,
+    failed_commit,
+    with_failed,
+    without_failed,
     without_task,
 )
 from holdfast.adapters.openviking.client.visit import REFUSALS, Visit
@@ -47,6 +51,8 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
     if _is_early(visit, wish):
         visit.store()
         return False
+    if wish.again and _send_again(visit, wish):
+        return True
     visit.position = replace(visit.position, committing=logged.id)
     visit.about_to_send()
     answer = visit.send("/commit", wish.options)
@@ -62,6 +68,33 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
         _end(visit, logged, "failed", str(answer))
     else:
         raise NotNow(answer)
+    return True
+
+
+def _send_again(visit: Visit, wish: CommitRequested) -> bool:
+    """Sends what a failed commit has covered, a batch at a time; False when all of it is there. An
+    archive that failed can't be read: of what is in it, only what was sent again is seen.
+    """
+    bodies = visit.covered(failed_commit(visit.position, wish.again).covers)
+    if not bodies:
+        return False
+    # All archives: where the session was filled again since, its commits were done again, too.
+    seen = look(visit.http, visit.viking_id, list(bodies), 0)
+    there = seen.live | seen.archived
+    missing = [bodies[id] for id in bodies if id not in there]
+    if not missing:
+        return False
+    batch = missing[: visit.memory.width]
+    visit.about_to_send()
+    answer = visit.send("/messages/batch", {"messages": batch})
+    if not answer.ok:
+        if answer.refused:
+            visit.narrow(batch, answer)
+            return True
+        raise NotNow(answer)
+    visit.count(answer.fields, len(batch))
+    visit.position = replace(visit.position, doubt_at=None)
+    visit.store()
     return True
 
 
@@ -91,15 +124,20 @@ def _accept(
     archive: str,
     task: str | None,
 ) -> None:
-    before = visit.position.since
+    position = visit.position
     since = _since(visit, wish)
-    record = CommitAccepted(logged.id, archive, task)
+    covers = failed_commit(position, wish.again).covers
+    covers = (*covers, (position.since, since or position.sent))
+    record = CommitAccepted(
+        logged.id, archive, task, covers=covers, options=wish.options
+    )
     if since is None:
-        record = CommitAccepted(logged.id, archive, task, kept_from=before)
+        record = replace(record, kept_from=position.since)
         # Until that is known, none of them counts as live: what a commit has archived must never
         # be taken for lost.
-        since = visit.position.sent
-    visit.position = accepted(visit.position, record, seq=logged.seq, since=since)
+        since = position.sent
+    position = without_failed(position, wish.again)
+    visit.position = accepted(position, record, seq=logged.seq, since=since)
     # The answer does not tell how many are left.
     counts = counted(visit.http, visit.viking_id)
     if counts is not None:
@@ -129,6 +167,13 @@ def _end(visit: Visit, logged: LoggedRecord, state: CommitEnd, problem: str) -> 
     visit.position = replace(
         visit.position, committing="", doubt_at=None, requests=logged.seq
     )
+    wish = logged.record
+    assert isinstance(wish, CommitRequested)
+    before = failed_commit(visit.position, wish.again)
+    visit.position = without_failed(visit.position, wish.again)
+    if state == "failed":
+        failed = FailedCommit(logged.id, before.covers, wish.options)
+        visit.position = with_failed(visit.position, failed)
     visit.store(CommitEnded(logged.id, state, problem))
 
 
@@ -181,6 +226,9 @@ def follow_tasks(visit: Visit) -> float | None:
         ended = _ended(visit, commit)
         if ended is not None:
             visit.position = without_task(visit.position, commit.request)
+            if ended.state == "failed":
+                failed = FailedCommit(commit.request, commit.covers, commit.options)
+                visit.position = with_failed(visit.position, failed)
             _learn_what_was_kept(visit, commit)
             visit.store(ended)
     if not visit.position.tasks:

@@ -4,24 +4,38 @@ It belongs to a tenant of its own, so lists and searches of the caller's session
 its key is the id of the session that is sent. One sender at a time has it: a sender works within a
 turn of the delivery log, whose lease other processes see, and which a killed one can't keep. A
 sender that was overtaken can't store a position any more.
+
+A mark waits in the inbox of a delivery log while something of its session may be unsent. It comes
+with what is to be sent, in one commit, and is taken when a sender has found nothing left. So
+`Store.pending` lists the sessions of which something is left, and costs what is left.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast import Session, Store, Turn
+from holdfast.adapters.openviking.client.outgoing import FORMAT
 from holdfast.adapters.openviking.client.position import (
     AnyRecord,
     CommitRequested,
     DeliveryRecord,
     Position,
 )
+from holdfast.domain.entry import Taken
+from holdfast.engine.protocol import Refused, Waiting, Write
 from holdfast.errors import AlreadyAccepted
+from holdfast.runtime.border import RULES
+from holdfast.runtime.changes.append import append, append_all
+from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.plans.plan import run
 
 _NEAR = 16
 """The newest position is mostly among so many entries at the end of a delivery log."""
+
+_MARK = {"role": "user", "content": "something may be unsent"}
 
 _decode = msgspec.json.Decoder(AnyRecord).decode
 _encode = msgspec.json.Encoder().encode
@@ -64,14 +78,72 @@ class DeliveryLog:
 
     def turn(self) -> Turn:
         """The right to send. Raises `SessionBusy` while another sender has it."""
-        return self._log.turn(on_busy="refuse")
+        # Marks stay where they are: a sender that is killed must leave them behind.
+        return self._log.turn(on_busy="refuse", take=[])
+
+    def add(self, payload: Any, event_id: str | int | None) -> str:
+        """Stores a message of the session, and marks it in the same commit; gives its id. The same
+        event again gives that of the first time.
+        """
+        event = None
+        if event_id is not None:
+            event = RULES["event_id"]("event_id", event_id)
+        log = self.session._log
+        mark = (self._mark(),)
+        try:
+            plan = append(log, payload, format=FORMAT, event_id=event, also=mark)
+            return run(plan)
+        except AlreadyAccepted as known:
+            return known.message_id
+
+    def add_all(self, payloads: Sequence[Any]) -> list[str]:
+        """Stores several messages of the session, all or none, and marks it; gives their ids."""
+        mark = (self._mark(),)
+        return run(append_all(self.session._log, payloads, format=FORMAT, also=mark))
+
+    def mark(self) -> None:
+        """Says that something of the session may be unsent."""
+        run(self._log._log.commit(self._mark()))
+
+    def _mark(self) -> Write:
+        log = self._log._log
+        draft = log.message(speak(_MARK, "openai.chat", inbox=True), turn=None)
+        return Write(log.id, (draft,), admits=(Waiting(draft.id),))
+
+    def marks(self) -> list[str]:
+        """The marks that wait now, oldest first."""
+        log = self._log._log
+        return [waiting.message.hex() for waiting in log.engine.inbox(log.id)]
+
+    def unmark(self, turn: Turn, marks: list[str]) -> None:
+        """Takes these marks away; `TurnInterrupted` when the sender was overtaken."""
+        if not marks:
+            return
+        # Not by `Turn.inbox`: it gives the messages, and reads the whole log for that.
+        log, work = self._log._log, turn._work
+        draft = log.draft("take", Taken(tuple(marks)), turn=work.number)
+        takes = tuple(bytes.fromhex(mark) for mark in marks)
+        write = Write(log.id, (draft,), fence=work.number, takes=takes)
+        if isinstance(run(log.commit(write)), Refused):
+            run(work.refuse())
 
     def request(self, record: CommitRequested, event_id: str | int | None) -> str:
-        """Stores that a commit is wanted; gives its id. The same event again gives that of the
-        first time.
+        """Stores that a commit is wanted, and marks the session; gives its id. The same event again
+        gives that of the first time.
         """
+        event = None
+        if event_id is not None:
+            event = RULES["event_id"]("event_id", event_id)
+        payload, mark = _payload(record), (self._mark(),)
         try:
-            return self._log.append(_payload(record), event_id=event_id)
+            plan = append(
+                self._log._log,
+                payload,
+                format="openai.chat",
+                event_id=event,
+                also=mark,
+            )
+            return run(plan)
         except AlreadyAccepted as known:
             return known.message_id
 

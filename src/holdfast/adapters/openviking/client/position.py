@@ -18,6 +18,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+FAILED_MAX = 100
+"""So many failed commits are remembered: they are in every position."""
+
 
 class LogPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message, and the entry it is in; none at all before the first."""
@@ -35,22 +38,41 @@ class DeliveryRecord(
 
 
 class CommitRequested(DeliveryRecord, frozen=True, tag="commit"):
-    """A commit that was asked for when the session's head was `after`."""
+    """A commit that was asked for when the session's head was `after`. `again`: the failed commit
+    that it does once more.
+    """
 
     after: int
     options: dict[str, Any] = {}
+    again: str = ""
+
+
+Stretches = tuple[tuple[LogPlace, LogPlace], ...]
+"""Messages, each time those after the first place up to the second."""
 
 
 class CommitAccepted(DeliveryRecord, frozen=True, tag="accepted"):
     """Phase 1 is done: the messages lie in `archive`. `task` is None where it could not be found
     after a lost answer. `kept_from`: some messages after this one may have stayed live; which ones
-    is seen when the task is over.
+    is seen when the task is over. `covers` are the messages that were live before it.
     """
 
     request: str
     archive: str
     task: str | None = None
     kept_from: LogPlace | None = None
+    covers: Stretches = ()
+    options: dict[str, Any] = {}
+
+
+class FailedCommit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A commit that came to nothing. What it covers is in an archive that can't be read, and in no
+    context; nothing, where OpenViking has not even archived it.
+    """
+
+    request: str
+    covers: Stretches = ()
+    options: dict[str, Any] = {}
 
 
 class CommitEnded(DeliveryRecord, frozen=True, tag="ended"):
@@ -89,7 +111,8 @@ class Position(DeliveryRecord, frozen=True, tag="position"):
     `live` and `archives` are what OpenViking said last; `live` is None before the first contact.
     `carried` are ids of results after `sent` that went along with their calls. `requests` is the seq in
     the delivery log up to which there is no commit left to do, `committing` the one in doubt;
-    `tasks` are those accepted whose tasks are not over.
+    `tasks` are those accepted whose tasks are not over; `failed` those that have failed and were
+    not asked for again.
     """
 
     sent: LogPlace = LogPlace()
@@ -103,6 +126,7 @@ class Position(DeliveryRecord, frozen=True, tag="position"):
     requests: int = 0
     committing: str = ""
     tasks: tuple[CommitAccepted, ...] = ()
+    failed: tuple[FailedCommit, ...] = ()
 
 
 AnyRecord = (
@@ -218,6 +242,27 @@ def accepted(
         requests=seq,
         tasks=(*position.tasks, accepted),
     )
+
+
+def with_failed(position: Position, failed: FailedCommit) -> Position:
+    """The position after a commit has failed."""
+    return replace(position, failed=(*position.failed, failed)[-FAILED_MAX:])
+
+
+def without_failed(position: Position, request: str) -> Position:
+    """The position after a failed commit was asked for again, and that was decided."""
+    left = [failed for failed in position.failed if failed.request != request]
+    return replace(position, failed=tuple(left))
+
+
+def failed_commit(position: Position, request: str) -> FailedCommit:
+    """What is known of a failed commit; where it is not among the failed any more, there is nothing
+    to send again for it.
+    """
+    for failed in position.failed:
+        if failed.request == request:
+            return failed
+    return FailedCommit(request)
 
 
 def without_task(position: Position, request: str) -> Position:

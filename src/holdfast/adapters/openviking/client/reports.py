@@ -26,6 +26,8 @@ class CommitReport(msgspec.Struct, frozen=True):
     problem: str = ""
     archive: str | None = None
     task_id: str | None = None
+    again: str = ""
+    """The failed commit that this one does once more."""
 
     @property
     def is_over(self) -> bool:
@@ -73,10 +75,11 @@ def commit_reports(logged: Iterable[LoggedRecord]) -> dict[str, CommitReport]:
     for each in logged:
         record = each.record
         if isinstance(record, CommitRequested):
-            found[each.id] = CommitReport(each.id)
+            found[each.id] = CommitReport(each.id, again=record.again)
         elif isinstance(record, CommitAccepted):
-            found[record.request] = CommitReport(
-                record.request, "accepted", "", record.archive, record.task
+            known = found.get(record.request, CommitReport(record.request))
+            found[record.request] = msgspec.structs.replace(
+                known, state="accepted", archive=record.archive, task_id=record.task
             )
         elif isinstance(record, CommitEnded):
             known = found.get(record.request, CommitReport(record.request))

@@ -9,8 +9,6 @@ before: on a new connection, and when its counters are not what they should be. 
 killed may have lost all that it had acknowledged.
 """
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from holdfast.adapters.openviking.client.arrived import NotNow, counted, look
@@ -19,19 +17,14 @@ from holdfast.adapters.openviking.client.commits import (
     follow_tasks,
     resolve_commit,
 )
-from holdfast.adapters.openviking.client.http_connection import HttpAnswer
 from holdfast.adapters.openviking.client.outgoing import (
     BATCH_MAX,
     OutgoingBatch,
     next_batch,
     outgoing,
 )
-from holdfast.adapters.openviking.client.position import (
-    MessageRefused,
-    advanced,
-    compared,
-)
-from holdfast.adapters.openviking.client.visit import REFUSALS, Visit
+from holdfast.adapters.openviking.client.position import advanced, compared
+from holdfast.adapters.openviking.client.visit import Visit
 
 PAGE = 4 * BATCH_MAX
 
@@ -102,61 +95,20 @@ def _send_batch(visit: Visit, batch: OutgoingBatch) -> None:
     visit.about_to_send()
     answer = visit.send("/messages/batch", {"messages": batch.bodies})
     if answer.ok:
-        _count(visit, answer.fields, len(batch.bodies))
+        visit.count(answer.fields, len(batch.bodies))
         # After a refusal: soon as many as before.
         visit.memory.width = min(BATCH_MAX, 2 * visit.memory.width)
         _advance(visit, batch)
     elif answer.refused:
-        _narrow(visit, batch, answer)
+        visit.narrow(batch.bodies, answer)
     else:
         raise NotNow(answer)
-
-
-def _count(visit: Visit, result: dict[str, Any], sent: int) -> None:
-    """Adds what was sent to the counter. If the answer has another number, others write there, too,
-    or what was there is gone: that calls for a look.
-    """
-    added = result.get("added")
-    # A message of several tool parts becomes several there.
-    if isinstance(added, int):
-        sent = added
-    expected = (visit.position.live or 0) + sent
-    visit.position = replace(visit.position, live=expected)
-    if result.get("message_count") != expected:
-        visit.unchecked()
 
 
 def _advance(visit: Visit, batch: OutgoingBatch) -> None:
     visit.position = advanced(
         visit.position, batch.upto, carried=batch.carried, known=batch.known
     )
-
-
-def _narrow(visit: Visit, batch: OutgoingBatch, answer: HttpAnswer) -> None:
-    """A batch was refused: fewer at once, down to the one that is at fault. That one is left out and
-    reported; the others go on in their order.
-    """
-    visit.position = replace(visit.position, doubt_at=None)
-    if len(batch.bodies) > 1:
-        visit.memory.width = len(batch.bodies) // 2
-        return
-    id = batch.bodies[0]["source_message_ids"][0]
-    if visit.count_failure(id) < REFUSALS:
-        raise NotNow(answer)
-    _insist_on_session(visit)
-    visit.position = replace(visit.position, refused=(*visit.position.refused, id))
-    visit.store(MessageRefused(id, answer.status, str(answer)))
-
-
-def _insist_on_session(visit: Visit) -> None:
-    """A message is at fault only if its session is taken: where the id of the session is refused,
-    so would be every message.
-    """
-    if counted(visit.http, visit.viking_id) is not None:
-        return
-    made = visit.http.ask("POST", "/api/v1/sessions", {"session_id": visit.viking_id})
-    if not made.ok and made.status != 409:
-        raise NotNow(made)
 
 
 def _check(visit: Visit) -> None:

@@ -6,21 +6,24 @@ newest position says what is known and what is in doubt.
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast import Message, Turn
-from holdfast.adapters.openviking.client.arrived import NotNow
+from holdfast.adapters.openviking.client.arrived import NotNow, counted
 from holdfast.adapters.openviking.client.deliveries import DeliveryLog
 from holdfast.adapters.openviking.client.http_connection import (
     HttpAnswer,
     HttpConnection,
 )
-from holdfast.adapters.openviking.client.outgoing import BATCH_MAX, outgoing
+from holdfast.adapters.openviking.client.outgoing import BATCH_MAX, Body, outgoing
 from holdfast.adapters.openviking.client.position import (
     DeliveryRecord,
     LogPlace,
+    MessageRefused,
     MessagesLost,
+    Stretches,
 )
 from holdfast.domain.ids import turn_id
 from holdfast.runtime.plans.plan import run
@@ -162,13 +165,75 @@ class Visit:
         """So many messages of the transcript after this seq."""
         return list(islice(self.log.session.transcript(after=after), limit))
 
-    def acknowledged(self) -> list[LogPlace]:
-        """Our messages after `since` that OpenViking has acknowledged."""
+    def is_done(self) -> bool:
+        """Whether nothing of the session is left to be sent, to be followed, or to be asked for
+        again.
+        """
+        position = self.position
+        if position.tasks or position.failed or self.messages(position.sent.seq, 1):
+            return False
+        return isinstance(self.log.next_request(position.requests), int)
+
+    def covered(self, covers: Stretches) -> dict[str, Body]:
+        """The messages of these stretches by their ids, as OpenViking takes them."""
+        bodies: dict[str, Body] = {}
+        for first, last in covers:
+            items = outgoing(self._between(first, last), running=None)
+            for item in items:
+                if item.body is not None and item.ids[0] not in self.position.refused:
+                    bodies[item.ids[0]] = item.body
+        return bodies
+
+    def _between(self, first: LogPlace, last: LogPlace) -> list[Message]:
         messages = []
-        for message in self.log.session.transcript(after=self.position.since.seq):
-            if message.seq > self.position.sent.seq:
+        for message in self.log.session.transcript(after=first.seq):
+            if message.seq > last.seq:
                 break
             messages.append(message)
+        return messages
+
+    def count(self, result: dict[str, Any], sent: int) -> None:
+        """Adds what was sent to the counter. If the answer has another number, others write there,
+        too, or what was there is gone: that calls for a look.
+        """
+        added = result.get("added")
+        # A message of several tool parts becomes several there.
+        if isinstance(added, int):
+            sent = added
+        expected = (self.position.live or 0) + sent
+        self.position = replace(self.position, live=expected)
+        if result.get("message_count") != expected:
+            self.unchecked()
+
+    def narrow(self, bodies: list[Body], answer: HttpAnswer) -> None:
+        """A batch was refused: fewer at once, down to the one that is at fault. That one is left out
+        and reported; the others go on in their order.
+        """
+        self.position = replace(self.position, doubt_at=None)
+        if len(bodies) > 1:
+            self.memory.width = len(bodies) // 2
+            return
+        id = bodies[0]["source_message_ids"][0]
+        if self.count_failure(id) < REFUSALS:
+            raise NotNow(answer)
+        self._insist_on_session()
+        self.position = replace(self.position, refused=(*self.position.refused, id))
+        self.store(MessageRefused(id, answer.status, str(answer)))
+
+    def _insist_on_session(self) -> None:
+        """A message is at fault only if its session is taken: where the id of the session is
+        refused, so would be every message.
+        """
+        if counted(self.http, self.viking_id) is not None:
+            return
+        wanted = {"session_id": self.viking_id}
+        made = self.http.ask("POST", "/api/v1/sessions", wanted)
+        if not made.ok and made.status != 409:
+            raise NotNow(made)
+
+    def acknowledged(self) -> list[LogPlace]:
+        """Our messages after `since` that OpenViking has acknowledged."""
+        messages = self._between(self.position.since, self.position.sent)
         items = outgoing(messages, running=None)
         places = [item.place for item in items if item.body is not None]
         return [place for place in places if place.id not in self.position.refused]

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from holdfast import Turn
 from holdfast.adapters.openviking.client.arrived import NotNow
 from holdfast.adapters.openviking.client.deliveries import DeliveryLog
 from holdfast.adapters.openviking.client.http_connection import HttpConnection
@@ -20,6 +21,7 @@ from holdfast.runtime.clock import World
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 CLOSE_S = 2.0
+MARKS_MAX = 10
 BUSY_PAUSE_S = 0.5
 """How long to wait where another process is the sender."""
 
@@ -54,6 +56,16 @@ class DueSession:
         return pause_s
 
 
+def _few_marks(log: DeliveryLog, turn: Turn) -> list[str]:
+    """The marks of what is to be sent now: what is marked later than this may not be seen."""
+    marks = log.marks()
+    # While OpenViking is away each message leaves one, and each try would read them all.
+    if len(marks) > MARKS_MAX:
+        log.unmark(turn, marks[:-1])
+        marks = marks[-1:]
+    return marks
+
+
 class Workers:
     """The sessions that are due, and the threads that visit them."""
 
@@ -85,15 +97,6 @@ class Workers:
                 )
                 self._threads.append(thread)
                 thread.start()
-
-    def wake_again(self, session_id: str) -> bool:
-        """Has this session visited now if it is due anyway; False when it is not."""
-        with self._changed:
-            due = self._due.get(session_id)
-            if due is not None:
-                due.wake()
-                self._changed.notify_all()
-            return due is not None
 
     def wake_all(self) -> None:
         """Has every session that is due visited now, however long its pause was to be."""
@@ -185,8 +188,11 @@ class Workers:
         # Not under the lock: a visit may wait for the network for minutes.
         try:
             with due.log.turn() as turn:
+                marks = _few_marks(due.log, turn)
                 visit = Visit(due.log, turn, http, due.memory, grace_s=self._grace_s)
                 pause_s = send_session(visit)
+                if visit.is_done():
+                    due.log.unmark(turn, marks)
             is_sent, due.pause_s = True, FIRST_PAUSE_S
         except (SessionBusy, TurnInterrupted):
             # Another process sends this session, ours included; looked at again, for it may die.

@@ -1,0 +1,122 @@
+"""What a client is given: its settings, the fields of a message, a session. Both faces take the
+same.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+import holdfast
+from holdfast import AsyncSession, AsyncStore, Session, Store
+from holdfast.errors import BadArgument
+
+AnyStore = Store | AsyncStore | str | os.PathLike[str]
+AnySession = Session | AsyncSession | str
+Role = Literal["user", "assistant"]
+
+
+class ClientOptions(TypedDict, total=False):
+    """What a client may be given beside the address of its server."""
+
+    store: AnyStore
+    api_key: str | None
+    account: str | None
+    user: str | None
+    background: bool
+    timeout_s: float
+    grace_s: float
+    threads: int
+    on_problem: Callable[[str, str], object] | None
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The same with what is meant where nothing is said.
+
+    `background`: threads send by themselves; without it, `flush` does. `timeout_s`: how long an
+    answer is waited for. `grace_s`: how long a request without an answer may still arrive.
+    `on_problem` is called with the id of a session and a sentence.
+    """
+
+    store: AnyStore = "holdfast.db"
+    api_key: str | None = None
+    account: str | None = None
+    user: str | None = None
+    background: bool = True
+    timeout_s: float = 300
+    grace_s: float = 30
+    threads: int = 2
+    on_problem: Callable[[str, str], object] | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Who asks, as OpenViking wants it told."""
+        given = {
+            "X-API-Key": self.api_key,
+            "X-OpenViking-Account": self.account,
+            "X-OpenViking-User": self.user,
+        }
+        headers = {}
+        for name, value in given.items():
+            if value is not None:
+                headers[name] = _header(name, value)
+        return headers
+
+
+class MessageFields(TypedDict, total=False):
+    """What a message may have beside its role and its words. With `event_id`, the same event is one
+    message, however often it is added; the others are OpenViking's.
+    """
+
+    parts: Sequence[Mapping[str, Any]] | None
+    created_at: str | None
+    peer_id: str | None
+    turn_id: str | None
+    message_kind: str | None
+    event_id: str | int | None
+
+
+_FIELDS = ("content", "created_at", "peer_id", "turn_id", "message_kind")
+
+
+def payload_of(
+    role: object, content: str | None, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A message in OpenViking's shape."""
+    for name in fields:
+        if name not in MessageFields.__annotations__:
+            raise TypeError(f"add_message() has no parameter {name!r}")
+    payload: dict[str, Any] = {"role": insist_on_role(role)}
+    given = {**fields, "content": content}
+    for name in _FIELDS:
+        if given.get(name) is not None:
+            payload[name] = given[name]
+    if given.get("parts") is not None:
+        payload["parts"] = [dict(part) for part in given["parts"]]
+    return payload
+
+
+def insist_on_role(role: object) -> str:
+    """A role that OpenViking knows."""
+    if role in ("user", "assistant"):
+        return str(role)
+    raise BadArgument(
+        parameter="role", takes='"user" or "assistant"', given=repr(role)[:60]
+    )
+
+
+def opened(store: AnyStore) -> tuple[Store, bool]:
+    """The store, and whether it is ours to close."""
+    if isinstance(store, Store):
+        return store, False
+    if isinstance(store, AsyncStore):
+        return Store(store._work), False
+    return holdfast.open(store), True
+
+
+def _header(name: str, value: str) -> str:
+    # A line break would begin another header: a key that was read with its line is a common one.
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        takes = "printable ASCII, without line breaks"
+        raise BadArgument(parameter=name, takes=takes, given=type(value).__name__)
+    return value
