@@ -54,6 +54,14 @@ class Inbox:
     def _erased(self, entry: Entry) -> None:
         self.waiting.clear()
 
+    def _opened(self, entry: Entry) -> None:
+        """A session that shares the past of another begins here: what waits there is answered
+        there.
+        """
+        if note_of("opened", entry.note).parent is not None:
+            self.waiting.clear()
+            self._taken.clear()
+
 
 _HANDLERS = {
     "message": Inbox._message,
@@ -62,6 +70,7 @@ _HANDLERS = {
     "end": Inbox._end,
     "closed": Inbox._closed,
     "erased": Inbox._erased,
+    "opened": Inbox._opened,
 }
 
 

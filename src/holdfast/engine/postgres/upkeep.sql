@@ -55,14 +55,18 @@ HAVING count(entry.seq) <> session.head - session.origin OR min(entry.seq) <> se
     OR max(entry.seq) <> session.head LIMIT 1000;
 
 -- name: odd_turns
--- Turns that don't have one end, or have one and are said to be running.
+-- Turns that don't have one end, or have one and are said to be running. One that was running when its session was forked
+-- off is over there without an end: so it is in a fork that was brought back with the past it shared.
 SELECT entry.session, entry.turn, count(*) FILTER (WHERE entry.kind = 'end') FROM entry
 JOIN session ON session.tenant = entry.tenant AND session.id = entry.session
 WHERE entry.kind IN ('turn', 'end') AND entry.turn IS NOT NULL
 GROUP BY entry.tenant, entry.session, entry.turn, session.turn, session.fence
 HAVING count(*) FILTER (WHERE entry.kind = 'end')
        <> CASE WHEN entry.turn IS DISTINCT FROM session.turn THEN 1 WHEN session.fence <> session.turn
-               THEN least(count(*) FILTER (WHERE entry.kind = 'end'), 1) ELSE 0 END LIMIT 1000;
+               THEN least(count(*) FILTER (WHERE entry.kind = 'end'), 1) ELSE 0 END
+   AND (count(*) FILTER (WHERE entry.kind = 'end') > 0 OR max(entry.seq) > (
+        SELECT coalesce(max(opened.seq), 0) FROM entry AS opened
+        WHERE opened.tenant = entry.tenant AND opened.session = entry.session AND opened.kind = 'opened')) LIMIT 1000;
 
 -- name: doubled_ids
 -- Entries of one session with the same id.

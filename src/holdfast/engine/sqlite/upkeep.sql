@@ -48,9 +48,12 @@ SELECT min(seq), max(seq) FROM log WHERE session = ? GROUP BY id HAVING count(*)
 
 -- name: odd_turns
 -- Turns of a session that did not start once, or whose ends are not one. The one that is running has none, but that it may
--- have been seized: then its end may be there before it is finished.
+-- have been seized: then its end may be there before it is finished. One that was running when its session was forked off
+-- is over there without an end: so it is in a fork that was brought back with the past it shared.
 SELECT turn, sum(kind = 'turn'), sum(kind = 'end') FROM log WHERE session = ?1 AND kind IN ('turn', 'end')
-GROUP BY turn HAVING sum(kind = 'turn') <> 1 OR sum(kind = 'end') < (turn IS NOT ?2)
+GROUP BY turn HAVING sum(kind = 'turn') <> 1
+    OR (sum(kind = 'end') < (turn IS NOT ?2)
+        AND max(seq) > (SELECT coalesce(max(seq), 0) FROM log WHERE session = ?1 AND kind = 'opened'))
     OR sum(kind = 'end') > (turn IS NOT ?2 OR ?2 IS NOT ?3) ORDER BY turn LIMIT 10;
 
 -- name: turn_started

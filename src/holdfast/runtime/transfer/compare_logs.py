@@ -110,7 +110,7 @@ def closed(found: Iterable[Page], *, running: int | None) -> Iterator[Page]:
         # A turn that is longer than memory should hold is copied in pieces all the same.
         end = len(held)
         if end < HELD_MAX:
-            end = _between_turns(held)
+            end = between_turns(held)
         if end:
             yield held[:end]
             held = held[end:]
@@ -146,14 +146,15 @@ def draft_of(entry: Entry) -> Draft:
     return Draft(*astuple(entry)[1:])
 
 
-def _between_turns(entries: Sequence[Entry]) -> int:
+def between_turns(entries: Sequence[Entry]) -> int:
     """How many of these can be taken without beginning a turn that does not end among them."""
     turn = None
     end = 0
     for count, entry in enumerate(entries, 1):
         if entry.kind == "turn":
             turn = entry.turn
-        elif entry.kind == "end" and entry.turn == turn:
+        # A session that was forked off does not go on with what ran there.
+        elif entry.kind == "opened" or (entry.kind == "end" and entry.turn == turn):
             turn = None
         if turn is None:
             end = count

@@ -6,6 +6,10 @@ derived from it. If it is here already, what was written out must be a beginning
 beginning of what was written out: then what is new is added. Anything else is two histories, and is
 left.
 
+It is brought in one commit, so that nobody goes on with half of it; one that is very long, in
+pieces of whole turns. A turn that was running when it was written out runs on here as one whose
+process has died: whoever looks next settles it.
+
 A file can say anything, so all of it is vetted before any of it is stored: what it says is what the
 log can tell, and counts no further. Replies that it claims are owed are owed again only if that is
 asked for, since a gateway would send them.
@@ -24,6 +28,7 @@ from holdfast.domain.accepted_events import AcceptedEvent, events_in
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.inbox import Inbox
 from holdfast.domain.log.fold import Log
+from holdfast.domain.log.references import References
 from holdfast.domain.message import freeze
 from holdfast.domain.origin import session_name
 from holdfast.engine.protocol import (
@@ -32,6 +37,7 @@ from holdfast.engine.protocol import (
     OwedReply,
     Refused,
     SessionState,
+    Start,
     Write,
 )
 from holdfast.errors import Conflict, Damaged, StoreUnavailable
@@ -40,7 +46,13 @@ from holdfast.importers.values import JsonObject
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
-from holdfast.runtime.transfer.compare_logs import Page, draft_of, paged, with_last
+from holdfast.runtime.transfer.compare_logs import (
+    Page,
+    between_turns,
+    draft_of,
+    paged,
+    with_last,
+)
 from holdfast.runtime.transfer.copy_session import waiting_in
 from holdfast.runtime.transfer.import_store import ImportedStore
 from holdfast.runtime.transfer.vet import (
@@ -53,6 +65,10 @@ from holdfast.runtime.transfer.vet import (
 
 VERSION = 1
 PAGE = 500
+AT_ONCE_BYTES = 64 << 20
+"""So much is brought in one commit."""
+HOLDER = "import"
+"""Who holds a turn that was running when its session was written out: nobody that lives."""
 REMEDY = (
     "nothing of it was imported: take another copy of the file, or write it again with "
     "`holdfast export`"
@@ -152,7 +168,7 @@ def _damaged(where: str, problem: str) -> Damaged:
 
 def _vet(path: Path) -> None:
     """Goes through all of it once: what can't be read later is refused now."""
-    log = Log()
+    log, references = Log(), References()
     ids: set[bytes] = set()
     ended = 0
     for page, is_last in with_last(paged(_entries(path), PAGE)):
@@ -170,6 +186,11 @@ def _vet(path: Path) -> None:
             raise _damaged(
                 str(path), f"up to entry {ended}: {error.problem}"
             ) from error
+        references.add(page, unreadable=())
+    if references.missing:
+        references.discharge(_entries(path))
+    for seq, problem in references.dangling():
+        raise _damaged(f"{path}, entry {seq}", problem)
 
 
 def _entries(path: Path) -> Iterator[Entry]:
@@ -238,6 +259,8 @@ class _Restoring:
         self._addresses: set[str] = set()
         self._over: set[int | None] = set()
         self._sent: set[str] = set()
+        self._fence_here = 0
+        self._running_here: int | None = None
         self._done = ImportedStore(sessions=1, notes=[])
 
     def bring(self, entries: Iterable[Entry]) -> ImportedStore:
@@ -247,15 +270,25 @@ class _Restoring:
             key, epoch = self._name()
         else:
             key, epoch = known.key, known.epoch
+            self._fence_here = known.fence
+            # One that is held by anybody else is told by the guard of the first write.
+            if known.holder == HOLDER:
+                self._running_here = known.turn
         opening = Opening(self._tenant, key, epoch)
-        renamed = map(self._renamed, entries)
-        for page, is_last in with_last(paged(renamed, PAGE)):
-            self._take_in(page, key)
-            rest = self._new(page, known)
+        pieces = _pieces(map(self._renamed, entries))
+        for piece, is_last in with_last(pieces):
+            running = _unfinished(piece) if is_last else None
+            if running is not None and (known is None or known.head <= self._head):
+                # Its turn gets the number that follows.
+                if self._fence_here != running - 1:
+                    self._add([], self._head, None, fence=running - 1)
+            self._take_in(piece, key)
+            rest = self._new(piece, known)
+            head = self._head - len(rest)
+            is_first = known is None and head == 0
             if rest:
-                head = self._head - len(rest)
-                is_first = known is None and head == 0
-                self._add(rest, head, opening if is_first else None, is_last)
+                place = opening if is_first else None
+                self._add(rest, head, place, is_last=is_last, running=running)
         if known is not None and self._done.messages:
             self._done.grown = 1
         is_new = known is None or known.head < self._head
@@ -358,12 +391,21 @@ class _Restoring:
         return page[len(here) :]
 
     def _add(
-        self, entries: Page, head: int, opening: Opening | None, is_last: bool
+        self,
+        entries: Page,
+        head: int,
+        opening: Opening | None,
+        *,
+        is_last: bool = False,
+        running: int | None = None,
+        fence: int | None = None,
     ) -> None:
+        was_running = self._running_here
+        starts = running is not None and running != was_running
         # The base that the file claims is believed only if the log says the same.
         is_based = is_last and self._standing.base == self._base
         laid = Laid(
-            fence=self._turn,
+            fence=self._turn if fence is None else fence,
             active_at=self._at,
             base=self._base if is_based else 0,
             ended=is_last and (self._ended or self._erased),
@@ -377,7 +419,10 @@ class _Restoring:
             tuple(map(draft_of, entries)),
             open=opening,
             head=head,
-            idle=True,
+            idle=was_running is None,
+            fence=was_running,
+            finish=was_running is not None and was_running != running,
+            start=Start(HOLDER, 0.0) if starts else None,
             ended_too=True,
             lay=laid,
         )
@@ -385,6 +430,7 @@ class _Restoring:
         if isinstance(outcome, Refused):
             problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
             raise Conflict(session_id=self._id, problem=problem)
+        self._fence_here, self._running_here = laid.fence, running
         kinds = Counter(entry.kind for entry in entries)
         self._done.messages += kinds["message"]
         self._done.labels += kinds["label"]
@@ -413,6 +459,34 @@ class _Restoring:
                 )
                 vet_debt(debt)
                 yield debt
+
+
+def _pieces(entries: Iterable[Entry]) -> Iterator[Page]:
+    """All of it at once, if that is not too much; pieces that end between turns. A turn that has no
+    end is a piece of its own.
+    """
+    held: Page = []
+    size = 0
+    for entry in entries:
+        held.append(entry)
+        size += len(entry.body) + len(entry.note)
+        if size >= AT_ONCE_BYTES:
+            end = between_turns(held)
+            if end:
+                yield held[:end]
+                held = held[end:]
+            size = 0
+    end = between_turns(held)
+    if end:
+        yield held[:end]
+    if held[end:]:
+        yield held[end:]
+
+
+def _unfinished(piece: Page) -> int | None:
+    """The number of the turn that is not over at the end of these entries."""
+    end = between_turns(piece)
+    return piece[end].turn if end < len(piece) else None
 
 
 def _bytes(digits: str) -> bytes:

@@ -135,6 +135,8 @@ def _vet_names(kind: str, note: Any) -> None:
 def _vet_places(entry: Entry, note: Any) -> None:
     """Where a note tells of places in the log, they are places before it."""
     upto = entry.seq
+    if entry.kind == "opened" and upto == 1:
+        _insist(note.parent is None, "it shares a past that is not here")
     for name in ("ranges", "covers", "gone", "turns"):
         problem = f"its {name} are not places before it"
         for first, last in getattr(note, name, ()):

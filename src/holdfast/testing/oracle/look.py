@@ -51,7 +51,10 @@ class Look:
         """
         ends: dict[int, list[Entry]] = {}
         for entry in self.own:
-            if entry.kind in ("turn", "end"):
+            if entry.kind == "opened":
+                # What ran when it was forked off is over here, without an end.
+                ends = {turn: found for turn, found in ends.items() if found}
+            elif entry.kind in ("turn", "end"):
                 of_turn = ends.setdefault(entry.turn or 0, [])
                 if entry.kind == "end":
                     of_turn.append(entry)
