@@ -4,9 +4,15 @@ The ordinary run has the frameworks that are in the extra `test`; `./dev framewo
 tests of one in an environment of its own.
 """
 
+import os
 from pathlib import Path
 
 import pytest
+
+APART: list[str] = []
+"""Tests of frameworks that the ordinary run does not have."""
+
+collect_ignore_glob = [] if os.environ.get("HOLDFAST_FRAMEWORKS") else APART
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,0 +1,1 @@
+"""Frameworks under faults, each with its own store and with Holdfast: `./dev frameworks`."""
