@@ -186,6 +186,15 @@ def test_a_name_that_can_not_be_a_session_makes_none(server, name):
     assert answer.status in (400, 403, 404, 405, 501)
 
 
+@pytest.mark.parametrize("name", ["..", "a/b", "x" * 256, "a\nb", "\x00", 7, None, ["a"]])
+def test_a_session_is_made_under_no_such_name(server, name):
+    answer = server.ask("POST", SESSIONS, {"session_id": name})
+    if name is None:
+        assert answer.status == 200, "OpenViking chooses one then"
+    else:
+        assert answer.status in (400, 403)
+
+
 def test_who_has_no_key_is_told_nothing(server):
     server.say("secret", "Hello.")
     for headers in ({"X-API-Key": ""}, {"X-API-Key": "wrong"}, {"X-API-Key": server.key[:-1]}):

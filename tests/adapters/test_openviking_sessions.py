@@ -198,6 +198,10 @@ def test_a_user_who_only_carries_tools_is_split_and_an_agent_is_not():
     split = message_in({"role": "user", "parts": tools}, now="now")
     assert [each.payload["message_kind"] for each in split] == ["tool_transport"] * 2
     assert [each.payload["parts"][0]["tool_id"] for each in split] == ["a", "b"]
+    sent = {"role": "user", "parts": [tools[0], tools[0]], "source_message_ids": ["m1"]}
+    first, second = message_in(sent, now="now")
+    assert first.event != second.event, "the same tool twice is two messages"
+    assert message_in(sent, now="later")[0].event == first.event
     [whole] = message_in({"role": "assistant", "parts": tools}, now="now")
     assert [part["tool_status"] for part in whole.payload["parts"]] == ["pending", "pending"]
 

@@ -30,7 +30,7 @@ BASE = "You are a coding agent running in the Codex CLI"
 SUMMARY = "Another language model started to solve this problem"
 PACKAGE = "@openai/codex@0.166.0"
 CONFIG = """\
-model = "gpt-5"
+model = "{model}"
 model_provider = "scripted"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
@@ -95,7 +95,9 @@ class Codex(Program):
         super().__init__(folder, model)
         self._program, self.files = str(program), self.home / ".codex" / "sessions"
         (self.home / ".codex").mkdir()
-        (self.home / ".codex" / "config.toml").write_text(CONFIG.format(url=model.url))
+        (self.home / ".codex" / "config.toml").write_text(
+            CONFIG.format(model="gpt-5", url=model.url)
+        )
 
     def say(self, prompt: str, *more: str, session: str = "", how: str = "resume") -> str:
         """One turn; the id of the session."""

@@ -13,24 +13,6 @@ from torture.systems.npm import npm_folder
 
 Json = dict[str, Any]
 
-CODEX = """\
-model = "gpt-5.5"
-model_provider = "scripted"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
-[model_providers.scripted]
-name = "scripted"
-base_url = "{url}/v1"
-env_key = "SCRIPTED_KEY"
-wire_api = "responses"
-supports_websockets = false
-request_max_retries = 1
-stream_max_retries = 1
-[analytics]
-enabled = false
-"""
-
 
 class Agent:
     """An agent. `format` is what it speaks with its model; `queues`: it takes a second prompt while
@@ -144,7 +126,7 @@ class Codex(Agent):
 
     def settings(self, home: Path, url: str, *, asks: bool) -> dict[str, str]:
         (home / ".codex").mkdir(exist_ok=True)
-        config = CODEX.format(url=url)
+        config = codex.CONFIG.format(model="gpt-5.5", url=url)
         (home / ".codex" / "config.toml").write_text(config)
         return {"SCRIPTED_KEY": "none", "OPENAI_API_KEY": "none"}
 

@@ -30,39 +30,39 @@ def opened(stage: Stage) -> Client:
 
 def cancel_mid_stream(stage: Stage) -> None:
     client = opened(stage)
+    _cancel_answer(stage, client)
+    client.hang_up()
+
+
+def _cancel_answer(stage: Stage, client: Client) -> None:
     waiting = client.prompt(stage.session, stage.prompt({"hold": HELD}))
     stage.until_held(client)
     client.cancel(stage.session)
     answered(waiting, "the cancelled prompt")
-    client.hang_up()
 
 
 def cancel_in_a_tool(stage: Stage) -> None:
     """goose #7785."""
     client = opened(stage)
+    _cancel_tool(stage, client)
+    client.hang_up()
+
+
+def _cancel_tool(stage: Stage, client: Client) -> None:
     step = {"text": "I will look.", "tools": [stage.slow()]}
     waiting = client.prompt(stage.session, stage.prompt(step, {"text": "Never said."}))
     stage.until_running(client)
     client.cancel(stage.session)
     answered(waiting, "the cancelled prompt")
     stage.let_go()
-    client.hang_up()
 
 
 def cancel_twice(stage: Stage) -> None:
     """In an answer, and in a tool."""
     client = opened(stage)
-    waiting = client.prompt(stage.session, stage.prompt({"hold": HELD}))
-    stage.until_held(client)
-    client.cancel(stage.session)
-    answered(waiting, "the cancelled prompt")
+    _cancel_answer(stage, client)
     stage.model.go_on.set()
-    step = {"text": "I will look.", "tools": [stage.slow()]}
-    waiting = client.prompt(stage.session, stage.prompt(step, {"text": "Never said."}))
-    stage.until_running(client)
-    client.cancel(stage.session)
-    answered(waiting, "the cancelled prompt")
-    stage.let_go()
+    _cancel_tool(stage, client)
     client.hang_up()
 
 
