@@ -36,7 +36,12 @@ class ToStore(msgspec.Struct):
         last = self.before[-1] if self.before else None
         if isinstance(last, Said) and last.slot == said.slot:
             updates = (*last.updates, *said.updates)
-            said = Said(said.session, said.slot, said.kind, updates)
+            said = Said(
+                said.session,
+                said.slot,
+                said.kind,
+                updates,
+            )
             self.before.pop()
         self.before.append(said)
 
@@ -135,7 +140,12 @@ class Growing:
         else:
             todo.before.append(Noted(self.session, f"acp.{kind}", update))
 
-    def ask(self, call: Block, facts: Block, todo: ToStore) -> str | None:
+    def ask(
+        self,
+        call: Block,
+        facts: Block,
+        todo: ToStore,
+    ) -> str | None:
         """The agent asks for permission to run this call, which may be the first that is heard of
         it; the slot of its message.
         """
@@ -145,22 +155,43 @@ class Growing:
         if is_new:
             known = self._announce_asked(id, call, todo)
         slot = self.slot_of(id)
-        noted = Noted(self.session, "acp.permission", facts, slot)
+        noted = Noted(
+            self.session,
+            "acp.permission",
+            facts,
+            slot,
+        )
         is_growing = known is not None and self._is_growing(known)
         if known is None or not (is_new or is_growing):
             todo.before.append(noted)
             return slot
         # A label needs a message that is in the log. This one is not: the request is stored with it,
         # in the commit that is waited for anyway, and noted as a label afterwards.
-        request = {"sessionUpdate": PERMISSION, "toolCallId": id, "request": facts}
-        todo.say_more(Said(self.session, known.slot, "call", (request,)))
+        request = {
+            "sessionUpdate": PERMISSION,
+            "toolCallId": id,
+            "request": facts,
+        }
+        todo.say_more(
+            Said(
+                self.session,
+                known.slot,
+                "call",
+                (request,),
+            )
+        )
         if known.takes_input:
             known.takes_input = False
             todo.after.append(MessageClosed(self.session, known.slot))
         todo.after.append(noted)
         return slot
 
-    def _announce_asked(self, id: str, call: Block, todo: ToStore) -> GrowingCall:
+    def _announce_asked(
+        self,
+        id: str,
+        call: Block,
+        todo: ToStore,
+    ) -> GrowingCall:
         update = {**call, "sessionUpdate": "tool_call"}
         # What waits for permission has no outcome, whatever the request says.
         if is_final(update):
@@ -222,16 +253,35 @@ class Growing:
         else:
             self._go_on(call, update, todo)
 
-    def _announce(self, id: str, update: Block, todo: ToStore) -> None:
+    def _announce(
+        self,
+        id: str,
+        update: Block,
+        todo: ToStore,
+    ) -> None:
         self._need_turn(todo)
-        call = self._calls[id] = GrowingCall(id, self._slot("call"), self.turn)
+        call = self._calls[id] = GrowingCall(
+            id,
+            self._slot("call"),
+            self.turn,
+        )
         todo.after += self._hush()
         self._grow(call, update, todo)
 
-    def _grow(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
+    def _grow(
+        self,
+        call: GrowingCall,
+        update: Block,
+        todo: ToStore,
+    ) -> None:
         # An outcome alone says nothing of the call, unless nothing was said of it before.
         if not is_final(update) or has_input(update) or _is_first(update):
-            said = Said(self.session, call.slot, "call", (update,))
+            said = Said(
+                self.session,
+                call.slot,
+                "call",
+                (update,),
+            )
             todo.before.append(said)
         if is_final(update):
             call.takes_input = False
@@ -243,17 +293,34 @@ class Growing:
             call.takes_input = False
             todo.after.append(MessageClosed(self.session, call.slot))
 
-    def _go_on(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
+    def _go_on(
+        self,
+        call: GrowingCall,
+        update: Block,
+        todo: ToStore,
+    ) -> None:
         """A tool that is at work says something, or has come to its end."""
         if call.outcome is None:
             call.outcome = self._slot("outcome")
         call.said.append(update)
-        todo.before.append(Said(self.session, call.outcome, "outcome", (update,)))
+        todo.before.append(
+            Said(
+                self.session,
+                call.outcome,
+                "outcome",
+                (update,),
+            )
+        )
         if is_final(update):
             todo.after.append(MessageClosed(self.session, call.outcome))
             self._finish(call)
 
-    def _late(self, call: GrowingCall, update: Block, todo: ToStore) -> None:
+    def _late(
+        self,
+        call: GrowingCall,
+        update: Block,
+        todo: ToStore,
+    ) -> None:
         """Something about a call of a turn that is over."""
         # What it printed came before its end, in this turn or in its own.
         call.said.append(update)
@@ -264,7 +331,12 @@ class Growing:
         else:
             slot = call.slot or None
             todo.before.append(
-                Noted(self.session, "acp.tool_call_update", update, slot)
+                Noted(
+                    self.session,
+                    "acp.tool_call_update",
+                    update,
+                    slot,
+                )
             )
 
     def _finish(self, call: GrowingCall) -> None:

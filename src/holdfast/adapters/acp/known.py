@@ -69,7 +69,11 @@ class Known:
             return self._tool_news(update)
         message = update.get("messageId")
         if isinstance(message, str) and message in self._spoken:
-            return self._rest(update, self._spoken[message], message)
+            return self._rest(
+                update,
+                self._spoken[message],
+                message,
+            )
         words = _plain(_words(update))
         if kind == USER:
             return None if self._was_asked(words) else update
@@ -87,7 +91,12 @@ class Known:
             return update
         return None
 
-    def _rest(self, update: Block, stored: StoredPiece, message: str) -> Block | None:
+    def _rest(
+        self,
+        update: Block,
+        stored: StoredPiece,
+        message: str,
+    ) -> Block | None:
         """What the agent has of a message beyond what was stored before it was cut off."""
         if not stored.is_partial or update.get("sessionUpdate") == THOUGHT:
             return None
@@ -97,7 +106,10 @@ class Known:
         told = max(len(before), len(stored.words))
         if len(heard) <= told or not heard.startswith(stored.words):
             return None
-        content = {**fields(update.get("content")), "text": heard[told:]}
+        content = {
+            **fields(update.get("content")),
+            "text": heard[told:],
+        }
         return {**update, "content": content}
 
     def _was_asked(self, words: str) -> bool:

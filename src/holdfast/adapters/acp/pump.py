@@ -107,27 +107,52 @@ class Pump:
         """
         with self._signals_passed_on():
             # Nobody waits for it: a client may keep its side open for ever.
-            listener = threading.Thread(target=self._listen, daemon=True)
+            listener = threading.Thread(
+                target=self._listen,
+                daemon=True,
+            )
             listener.start()
-            self._pass_on("agent", self._from_agent, self._to_client)
+            self._pass_on(
+                "agent",
+                self._from_agent,
+                self._to_client,
+            )
             self._recorder.end("the agent is gone")
             return self._agent.wait()
 
     def _listen(self) -> None:
         """The client's side."""
         try:
-            self._pass_on("client", self._from_client, self._to_agent)
+            self._pass_on(
+                "client",
+                self._from_client,
+                self._to_agent,
+            )
         finally:
             # Whatever has ended this thread, nothing more comes from the client.
             self._to_agent.close()
 
-    def _pass_on(self, sender: Direction, source: int, outlet: Outlet) -> None:
+    def _pass_on(
+        self,
+        sender: Direction,
+        source: int,
+        outlet: Outlet,
+    ) -> None:
         lines = SplitLines()
         for data in self._read(source):
-            self._hand_over(sender, lines.feed(data), outlet)
+            self._hand_over(
+                sender,
+                lines.feed(data),
+                outlet,
+            )
         self._hand_over(sender, lines.rest(), outlet)
 
-    def _hand_over(self, sender: Direction, lines: list[bytes], outlet: Outlet) -> None:
+    def _hand_over(
+        self,
+        sender: Direction,
+        lines: list[bytes],
+        outlet: Outlet,
+    ) -> None:
         for sent in self._recorder.take(sender, lines):
             if sent.forward:
                 outlet.write(sent.forward)

@@ -34,5 +34,9 @@ def record(
         agent = name or said or PurePath(command[0]).name
         return session_key(agent, session, place=place)
 
-    recorder = Recorder(recording, SessionStorage(store, key_of), say)
+    recorder = Recorder(
+        recording,
+        SessionStorage(store, key_of),
+        say,
+    )
     return Pump(command, recorder, client=client).run()

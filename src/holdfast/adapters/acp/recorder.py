@@ -57,7 +57,12 @@ class PassedOn(msgspec.Struct, frozen=True):
 class Recorder:
     """The recorder of one connection. Safe to use from the threads of both directions."""
 
-    def __init__(self, recording: Recording, storage: SessionStorage, say: Say) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        storage: SessionStorage,
+        say: Say,
+    ) -> None:
         self._recording = recording
         self._storage = storage
         self._say = say
@@ -98,7 +103,11 @@ class Recorder:
         for place, each in enumerate(self._unsettled):
             if each is sent:
                 del self._unsettled[place]
-                return self._attempt("agent", [], LineVerdict(sent.after))
+                return self._attempt(
+                    "agent",
+                    [],
+                    LineVerdict(sent.after),
+                )
         # A line of the other side came first, and has seen to it.
         return PassedOn()
 
@@ -130,10 +139,17 @@ class Recorder:
                 last = before[-1] if before else None
                 if isinstance(step, Said) and isinstance(last, Said):
                     updates = (*last.updates, *step.updates)
-                    before[-1] = msgspec.structs.replace(last, updates=updates)
+                    before[-1] = msgspec.structs.replace(
+                        last,
+                        updates=updates,
+                    )
                 else:
                     before.append(step)
-        verdict = LineVerdict(tuple(before), tuple(after), is_shown)
+        verdict = LineVerdict(
+            tuple(before),
+            tuple(after),
+            is_shown,
+        )
         return self._attempt(sender, lines, verdict)
 
     def _attempt(
@@ -144,7 +160,12 @@ class Recorder:
                 self._do(step, lines)
         # A defect of ours is a failure to store as well: nothing is shown that was not stored.
         except Exception as error:
-            return self._failed(sender, lines, verdict.before[0].session, error)
+            return self._failed(
+                sender,
+                lines,
+                verdict.before[0].session,
+                error,
+            )
         forward = _raw(lines) if verdict.instead is None else verdict.instead
         return PassedOn(
             forward if verdict.is_shown else b"",

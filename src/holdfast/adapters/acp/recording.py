@@ -82,11 +82,18 @@ class Recording:
         """What this line, which comes from this side, comes to."""
         asked = None
         if line.is_request:
-            asked = PendingRequest(line.method or "", line.session, line.params)
+            asked = PendingRequest(
+                line.method or "",
+                line.session,
+                line.params,
+            )
             self._asked[sender, line.id] = asked
         elif line.is_answer:
             # An answer goes the other way than its request.
-            asked = self._asked.pop((_other(sender), line.id), None)
+            asked = self._asked.pop(
+                (_other(sender), line.id),
+                None,
+            )
         if not self.is_understood:
             return self._kept(sender, line, asked)
         todo = ToStore()
@@ -106,7 +113,11 @@ class Recording:
             return self._unheard(line)
         is_withheld = self._is_withheld(line, talk)
         self._from_agent(line, talk, todo)
-        return LineVerdict(tuple(todo.before), tuple(todo.after), not is_withheld)
+        return LineVerdict(
+            tuple(todo.before),
+            tuple(todo.after),
+            not is_withheld,
+        )
 
     def _is_withheld(self, line: Line, talk: Talk) -> bool:
         """Whether an agent replays what the store is going to."""
@@ -117,7 +128,12 @@ class Recording:
             line.method == "session/update" and update.get("sessionUpdate") in REPLAYED
         )
 
-    def _resuming(self, line: Line, talk: Talk, todo: ToStore) -> LineVerdict:
+    def _resuming(
+        self,
+        line: Line,
+        talk: Talk,
+        todo: ToStore,
+    ) -> LineVerdict:
         """An agent that can't resume is asked to load; the client does not see its replay."""
         if (
             line.method == "session/resume"
@@ -129,7 +145,12 @@ class Recording:
             return LineVerdict(tuple(todo.before), instead=told)
         return _verdict(todo)
 
-    def _from_client(self, line: Line, talk: Talk, todo: ToStore) -> None:
+    def _from_client(
+        self,
+        line: Line,
+        talk: Talk,
+        todo: ToStore,
+    ) -> None:
         if line.method == "session/prompt":
             talk.prompt(line, todo)
         elif line.method == "session/load":
@@ -137,15 +158,31 @@ class Recording:
         elif line.method not in (*_OPENING, *_UNTOLD):
             self._note(line, todo)
 
-    def _from_agent(self, line: Line, talk: Talk, todo: ToStore) -> None:
+    def _from_agent(
+        self,
+        line: Line,
+        talk: Talk,
+        todo: ToStore,
+    ) -> None:
         if line.method == "session/update":
-            talk.update(fields(line.params.get("update")), todo)
+            talk.update(
+                fields(line.params.get("update")),
+                todo,
+            )
         elif line.method == "session/request_permission":
-            facts = {"id": line.message.get("id"), **_about(line)}
+            facts = {
+                "id": line.message.get("id"),
+                **_about(line),
+            }
             call = fields(line.params.get("toolCall"))
             slot = talk.growing.ask(call, facts, todo)
             # Once more, with its slot: the answer names nothing but the id.
-            asked = PendingRequest(line.method, talk.session, line.params, slot)
+            asked = PendingRequest(
+                line.method,
+                talk.session,
+                line.params,
+                slot,
+            )
             self._asked["agent", line.id] = asked
         elif line.method not in _UNTOLD:
             self._note(line, todo)
@@ -209,7 +246,11 @@ class Recording:
         todo.before.append(SessionMade(session))
         # Nobody waits for what was said of it: two commits, one after the other, would be waited for.
         todo.after.append(SessionOpened(session, facts))
-        return LineVerdict(tuple(todo.before), tuple(todo.after), replays=replays)
+        return LineVerdict(
+            tuple(todo.before),
+            tuple(todo.after),
+            replays=replays,
+        )
 
     def _kept(
         self, sender: Direction, line: Line, asked: PendingRequest | None
@@ -227,13 +268,21 @@ class Recording:
         if line.method == "session/request_permission":
             # goose waits for this before it stops.
             self._asked.pop(("agent", line.id), None)
-            told = result_line(line.message.get("id"), CANCELLED)
+            told = result_line(
+                line.message.get("id"),
+                CANCELLED,
+            )
             return LineVerdict(is_shown=False, to_agent=told)
         if line.method == "session/update":
             return HIDDEN
         return PASSED
 
-    def give_up(self, session: str, words: str, code: str) -> tuple[bytes, bytes]:
+    def give_up(
+        self,
+        session: str,
+        words: str,
+        code: str,
+    ) -> tuple[bytes, bytes]:
         """What happens in this session can't be stored: lines for the client, whose prompts are
         answered with an error, and for the agent, which is told to stop.
         """
@@ -245,9 +294,17 @@ class Recording:
             to_client += error_line(id, words, code)
         talk.given_up.update(talk.prompts)
         talk.cut(words)
-        return to_client, notice_line("session/cancel", {"sessionId": session})
+        return to_client, notice_line(
+            "session/cancel",
+            {"sessionId": session},
+        )
 
-    def refuse(self, line: Line, words: str, code: str) -> bytes:
+    def refuse(
+        self,
+        line: Line,
+        words: str,
+        code: str,
+    ) -> bytes:
         """This prompt or load can't be stored, and is not passed on: the client's answer."""
         self._asked.pop(("client", line.id), None)
         talk = self.talk(line.session or "")
@@ -255,7 +312,11 @@ class Recording:
             talk.unprompt(line.id)
         else:
             talk.loaded(line, ToStore())
-        return error_line(line.message.get("id"), words, code)
+        return error_line(
+            line.message.get("id"),
+            words,
+            code,
+        )
 
     def cut(self, why: str) -> list[WireStep]:
         """The agent is gone."""
@@ -268,7 +329,10 @@ class Recording:
 def _verdict(todo: ToStore) -> LineVerdict:
     if not todo.before and not todo.after:
         return PASSED
-    return LineVerdict(tuple(todo.before), tuple(todo.after))
+    return LineVerdict(
+        tuple(todo.before),
+        tuple(todo.after),
+    )
 
 
 def _about(line: Line) -> dict[str, Any]:

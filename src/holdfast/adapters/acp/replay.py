@@ -71,7 +71,11 @@ def _spoken(message: Message, kind: str) -> Iterator[Block]:
 
 def _picture(url: str) -> Block:
     media, _, data = url.removeprefix("data:").partition(";base64,")
-    return {"type": "image", "mimeType": media, "data": data}
+    return {
+        "type": "image",
+        "mimeType": media,
+        "data": data,
+    }
 
 
 def _call(message: Message, id: str, name: str) -> Block:
@@ -79,7 +83,12 @@ def _call(message: Message, id: str, name: str) -> Block:
     if said.get("toolCallId") != id:
         # From another format: the call is told with what every format has.
         said = {"toolCallId": id, "title": name}
-    return {"title": name, **said, "status": "pending", "sessionUpdate": "tool_call"}
+    return {
+        "title": name,
+        **said,
+        "status": "pending",
+        "sessionUpdate": "tool_call",
+    }
 
 
 def _outcome(message: Message, result: Result) -> Block:
@@ -89,7 +98,12 @@ def _outcome(message: Message, result: Result) -> Block:
         "sessionUpdate": "tool_call_update",
         "toolCallId": result.call_id,
         "status": status,
-        "content": [{"type": "content", "content": _text(result.content)}],
+        "content": [
+            {
+                "type": "content",
+                "content": _text(result.content),
+            }
+        ],
     }
     if said.get("toolCallId") == result.call_id:
         update.update(said)
@@ -101,7 +115,12 @@ def _failed(id: str) -> Block:
         "sessionUpdate": "tool_call_update",
         "toolCallId": id,
         "status": "failed",
-        "content": [{"type": "content", "content": _text(INTERRUPTED)}],
+        "content": [
+            {
+                "type": "content",
+                "content": _text(INTERRUPTED),
+            }
+        ],
     }
 
 

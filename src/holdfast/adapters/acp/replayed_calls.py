@@ -46,6 +46,9 @@ def _goes_on(call: Block, update: Block) -> bool:
 
 
 def _joined(call: Block, update: Block) -> Block:
-    meta = {**fields(call.get(META)), **fields(update.get(META))}
+    meta = {
+        **fields(call.get(META)),
+        **fields(update.get(META)),
+    }
     # What the call says stands where both say something.
     return {**update, **call, META: meta}

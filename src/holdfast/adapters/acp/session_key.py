@@ -11,7 +11,10 @@ import socket
 from collections.abc import Mapping
 
 _HOMES = ("HOME", "USERPROFILE", "XDG_DATA_HOME", "GOOSE_PATH_ROOT")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    re.IGNORECASE,
+)
 
 
 def session_key(agent: str, session: str, *, place: str | None) -> str:

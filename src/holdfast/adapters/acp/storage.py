@@ -16,7 +16,10 @@ from holdfast.adapters.acp.talk import prompt_slot
 from holdfast.errors import HoldfastError, NotFound, SessionEnded
 from holdfast.formats.acp.messages import NAME, outcome_payload, record_payload
 
-OUT_OF_PLACE = {"visible_to_model": False, "acp.replayed": True}
+OUT_OF_PLACE = {
+    "visible_to_model": False,
+    "acp.replayed": True,
+}
 
 
 class StoredSession:
@@ -94,7 +97,10 @@ class SessionStorage:
     def stored(self, session: str) -> Session | None:
         """The session as it is in the store; None when it was never recorded."""
         with contextlib.suppress(NotFound):
-            return self._store.session(self._key_of(session), create=False)
+            return self._store.session(
+                self._key_of(session),
+                create=False,
+            )
         return None
 
     def replayed(self, session: str) -> Iterator[dict[str, Any]]:
@@ -132,7 +138,13 @@ class SessionStorage:
         if _last_of(kept.session) is None:
             self._record(kept, step.facts)
         else:
-            self._noted(steps.Noted(step.session, "acp.opened", step.facts))
+            self._noted(
+                steps.Noted(
+                    step.session,
+                    "acp.opened",
+                    step.facts,
+                )
+            )
 
     def _forked(self, step: steps.SessionForked) -> None:
         found = self.stored(step.session)
@@ -155,7 +167,11 @@ class SessionStorage:
     def _queued(self, step: steps.PromptQueued) -> None:
         kept = self._kept_session(step.session)
         key = self._key_of(step.session)
-        receipt = self._store.accept(key, step.payload, format=NAME)
+        receipt = self._store.accept(
+            key,
+            step.payload,
+            format=NAME,
+        )
         kept.waiting[step.prompt] = receipt.message_id
         kept.ids[prompt_slot(step.prompt)] = receipt.message_id
 
@@ -163,7 +179,11 @@ class SessionStorage:
         kept = self._kept_session(step.session)
         message = kept.waiting.pop(step.prompt)
         takes = [*kept.withdrawn, message]
-        turn = kept.session.turn(format=NAME, on_busy="refuse", take=takes)
+        turn = kept.session.turn(
+            format=NAME,
+            on_busy="refuse",
+            take=takes,
+        )
         kept.enter(turn)
         kept.withdrawn.clear()
         kept.last = message
@@ -188,7 +208,13 @@ class SessionStorage:
         kept = self._kept_session(step.session)
         kept.loaded.clear()
         # What waits in the inbox is for a turn that answers it.
-        kept.enter(kept.session.turn(format=NAME, on_busy="refuse", take=[]))
+        kept.enter(
+            kept.session.turn(
+                format=NAME,
+                on_busy="refuse",
+                take=[],
+            )
+        )
 
     def _said(self, step: steps.Said) -> None:
         kept = self._kept_session(step.session)
@@ -198,7 +224,12 @@ class SessionStorage:
             stream = kept.turn.stream(NAME)
             kept.streams[step.slot] = stream
             kept.ids[step.slot] = stream.message_id
-        stream.push({"as": step.kind, "updates": list(step.updates)})
+        stream.push(
+            {
+                "as": step.kind,
+                "updates": list(step.updates),
+            }
+        )
 
     def _closed(self, step: steps.MessageClosed) -> None:
         kept = self._kept_session(step.session)
@@ -213,23 +244,35 @@ class SessionStorage:
         if message is not None:
             # A message that says nothing is in no log: its label goes to the one before.
             with contextlib.suppress(NotFound):
-                kept.session.label(message, **{step.name: step.value})
+                kept.session.label(
+                    message,
+                    **{step.name: step.value},
+                )
                 return
             message = _last_of(kept.session)
         if message is None:
             self._record(kept, {step.name: step.value})
         else:
-            kept.session.label(message, **{step.name: step.value})
+            kept.session.label(
+                message,
+                **{step.name: step.value},
+            )
 
     def _said_aside(self, step: steps.SaidAside) -> None:
         kept = self._kept_session(step.session)
         # One that said nothing after all is in no log.
         with contextlib.suppress(NotFound):
-            kept.session.label(kept.ids[step.slot], visible_to_model=False)
+            kept.session.label(
+                kept.ids[step.slot],
+                visible_to_model=False,
+            )
 
     def _answered(self, step: steps.CallAnswered) -> None:
         kept = self._kept_session(step.session)
-        kept.session.append(outcome_payload(list(step.updates)), format=NAME)
+        kept.session.append(
+            outcome_payload(list(step.updates)),
+            format=NAME,
+        )
 
     def _misplaced(self, step: steps.Misplaced) -> None:
         kept = self._kept_session(step.session)
@@ -239,7 +282,10 @@ class SessionStorage:
         kept.loaded.clear()
 
     def _kept(self, step: steps.LineKept) -> None:
-        self._record(self._kept_session(step.session), step.facts)
+        self._record(
+            self._kept_session(step.session),
+            step.facts,
+        )
 
     def _ended(self, step: steps.TurnOver) -> None:
         kept = self._kept_session(step.session)
@@ -263,7 +309,10 @@ class SessionStorage:
             turn.interrupt(step.why)
 
     def _record(self, kept: StoredSession, facts: dict[str, Any]) -> None:
-        kept.last = kept.session.append(record_payload(facts), format=NAME)
+        kept.last = kept.session.append(
+            record_payload(facts),
+            format=NAME,
+        )
 
     def _find_prompt(self, kept: StoredSession, prompt: str) -> None:
         message = _last_of(kept.session)
@@ -273,7 +322,11 @@ class SessionStorage:
 
 def _start(session: Session, payload: Any) -> Turn:
     # Another program that is in this session has to be told to the client, not waited for.
-    return session.turn(payload, format=NAME, on_busy="refuse")
+    return session.turn(
+        payload,
+        format=NAME,
+        on_busy="refuse",
+    )
 
 
 def _last_of(session: Session) -> str | None:

@@ -74,13 +74,27 @@ class Talk:
         answer = line.result if line.error is None else {"error": line.error}
         if not is_running:
             is_heard = line.error is None and not _is_cancelled(line)
-            todo.before.append(PromptWithdrawn(self.session, line.id, answer, is_heard))
+            todo.before.append(
+                PromptWithdrawn(
+                    self.session,
+                    line.id,
+                    answer,
+                    is_heard,
+                )
+            )
             todo.after.append(WithdrawnTaken(self.session))
             return
         todo.after += self.growing.aside()
         todo.before += self._ended(line)
         slot = prompt_slot(line.id)
-        todo.after.append(Noted(self.session, "acp.answer", answer, slot))
+        todo.after.append(
+            Noted(
+                self.session,
+                "acp.answer",
+                answer,
+                slot,
+            )
+        )
         # The one that waited longest is next. Its turn begins before another line is read.
         for id, (_, words) in self.prompts.items():
             todo.after.append(PromptTaken(self.session, id))
@@ -90,17 +104,35 @@ class Talk:
     def _ended(self, line: Line) -> list[WireStep]:
         if line.error is not None:
             self.growing.end()
-            return [TurnOver(self.session, "failed", text(line.error.get("message")))]
+            return [
+                TurnOver(
+                    self.session,
+                    "failed",
+                    text(line.error.get("message")),
+                )
+            ]
         if _is_cancelled(line):
             # What was being said is not whole.
             self.growing.end()
-            return [TurnOver(self.session, "interrupted", "cancelled")]
+            return [
+                TurnOver(
+                    self.session,
+                    "interrupted",
+                    "cancelled",
+                )
+            ]
         return self._complete()
 
     def _complete(self) -> list[WireStep]:
         whole = self.growing.end_all()
         self.growing.end()
-        return [TurnOver(self.session, "completed", whole=whole)]
+        return [
+            TurnOver(
+                self.session,
+                "completed",
+                whole=whole,
+            )
+        ]
 
     def cut(self, why: str) -> list[WireStep]:
         """The agent is gone: nothing more will be said."""

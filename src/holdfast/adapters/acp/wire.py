@@ -96,18 +96,34 @@ def _object(value: Any) -> dict[str, Any]:
 def error_line(id: Any, words: str, code: str) -> bytes:
     """An answer of the recorder's own: it could not do what was asked."""
     data = {"holdfast": code}
-    error = {"code": INTERNAL_ERROR, "message": words, "data": data}
+    error = {
+        "code": INTERNAL_ERROR,
+        "message": words,
+        "data": data,
+    }
     return line_of({"jsonrpc": "2.0", "id": id, "error": error})
 
 
 def result_line(id: Any, result: dict[str, Any]) -> bytes:
     """An answer of the recorder's own."""
-    return line_of({"jsonrpc": "2.0", "id": id, "result": result})
+    return line_of(
+        {
+            "jsonrpc": "2.0",
+            "id": id,
+            "result": result,
+        }
+    )
 
 
 def notice_line(method: str, params: dict[str, Any]) -> bytes:
     """A notification of the recorder's own."""
-    return line_of({"jsonrpc": "2.0", "method": method, "params": params})
+    return line_of(
+        {
+            "jsonrpc": "2.0",
+            "method": method,
+            "params": params,
+        }
+    )
 
 
 def line_of(message: dict[str, Any]) -> bytes:

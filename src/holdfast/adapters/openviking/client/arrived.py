@@ -84,7 +84,11 @@ def look(
 
 
 def _context(http: HttpConnection, viking_id: str) -> list[Any] | None:
-    answer = http.session("GET", viking_id, f"/context?token_budget={ALL_TOKENS}")
+    answer = http.session(
+        "GET",
+        viking_id,
+        f"/context?token_budget={ALL_TOKENS}",
+    )
     if answer.missing:
         return None
     if not answer.ok:

@@ -136,7 +136,12 @@ class Client:
             ) from None
         self._wake(log)
         # An event that came before was asked for earlier in the log.
-        return CommitHandle(self, log, id, 0 if event_id is not None else before)
+        return CommitHandle(
+            self,
+            log,
+            id,
+            0 if event_id is not None else before,
+        )
 
     def retry_commits(self, session: AnySession | None = None) -> "list[CommitHandle]":
         """Asks again for each commit that has failed: in this session, or in all where one has. What
@@ -157,11 +162,20 @@ class Client:
                 # What is sent again comes last there, and would be what is kept.
                 options.pop(name, None)
             before = log.head()
-            request = CommitRequested(log.session.head(), options, failed.request)
+            request = CommitRequested(
+                log.session.head(),
+                options,
+                failed.request,
+            )
             # Its own event: of two callers at once, one asks.
             id = log.request(request, f"again {failed.request}")
             handles.append(
-                CommitHandle(self, log, id, 0 if log.head() == before else before)
+                CommitHandle(
+                    self,
+                    log,
+                    id,
+                    0 if log.head() == before else before,
+                )
             )
         if handles:
             self._wake(log)
@@ -245,7 +259,10 @@ class Client:
     def report(self, session: AnySession) -> DeliveryReport:
         """How far a session has come, and what became of its commits."""
         log = self._log(session)
-        return delivery_report(log, self._workers.problem(log.session.id))
+        return delivery_report(
+            log,
+            self._workers.problem(log.session.id),
+        )
 
     def close(self, timeout_s: float = 5) -> None:
         """Sends what can be sent in this time, and ends the threads. What is unsent stays stored,
@@ -292,7 +309,11 @@ class Client:
         if log is None or not is_here or log.tenant != self._store.tenant:
             takes = "a key, or a session of the client's own store and tenant"
             given = repr(session)[:60]
-            raise BadArgument(parameter="session", takes=takes, given=given)
+            raise BadArgument(
+                parameter="session",
+                takes=takes,
+                given=given,
+            )
         # A face of our own: one that the caller has may be asyncio's.
         return Session(log)
 
@@ -314,7 +335,13 @@ class Client:
 class CommitHandle:
     """A commit that was asked for."""
 
-    def __init__(self, client: Client, log: DeliveryLog, id: str, after: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        log: DeliveryLog,
+        id: str,
+        after: int,
+    ) -> None:
         self._client, self._log, self._after = client, log, after
         self.id = id
 

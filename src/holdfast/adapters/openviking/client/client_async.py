@@ -47,7 +47,13 @@ class AsyncClient:
     ) -> str:
         """Stores a message and returns its id; see `Client.add_message`."""
         client = await self._own()
-        add = partial(client.add_message, session, role, content, **fields)
+        add = partial(
+            client.add_message,
+            session,
+            role,
+            content,
+            **fields,
+        )
         return await asyncio.to_thread(add)
 
     async def add_messages(
@@ -55,7 +61,11 @@ class AsyncClient:
     ) -> list[str]:
         """Stores several messages, all or none; see `Client.add_messages`."""
         client = await self._own()
-        return await asyncio.to_thread(client.add_messages, session, messages)
+        return await asyncio.to_thread(
+            client.add_messages,
+            session,
+            messages,
+        )
 
     async def commit(
         self, session: AnySession, *, event_id: str | int | None = None, **options: Any

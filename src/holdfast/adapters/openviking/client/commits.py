@@ -59,7 +59,13 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
     result = answer.fields
     if answer.ok and result.get("archived"):
         archive = str(result.get("archive_uri")).rpartition("/")[2]
-        _accept(visit, logged, wish, archive, result.get("task_id"))
+        _accept(
+            visit,
+            logged,
+            wish,
+            archive,
+            result.get("task_id"),
+        )
     # A session that is not there has never had a message.
     elif answer.ok or answer.missing:
         why = str(result.get("reason") or "there was nothing to commit")
@@ -163,7 +169,12 @@ def _since(visit: Visit, wish: CommitRequested) -> LogPlace | None:
     return gone[-1]
 
 
-def _end(visit: Visit, logged: LoggedRecord, state: CommitEnd, problem: str) -> None:
+def _end(
+    visit: Visit,
+    logged: LoggedRecord,
+    state: CommitEnd,
+    problem: str,
+) -> None:
     visit.position = replace(
         visit.position, committing="", doubt_at=None, requests=logged.seq
     )
@@ -190,13 +201,24 @@ def resolve_commit(visit: Visit) -> None:
     is_archived = not ours or ours[0].id not in seen.live
     if seen.archives > before and is_archived:
         archive = archive_name(before + 1)
-        _accept(visit, logged, wish, archive, _task_of(visit, archive))
+        _accept(
+            visit,
+            logged,
+            wish,
+            archive,
+            _task_of(visit, archive),
+        )
         return
     # It may be waiting for a lock there: a second one would archive what comes after the first.
     if not visit.is_doubt_over():
         raise NotNow("a commit whose outcome is unknown may still be done")
     if visit.failures(logged.id) >= FAILURES_MAX:
-        _end(visit, logged, "failed", "OpenViking fails over it")
+        _end(
+            visit,
+            logged,
+            "failed",
+            "OpenViking fails over it",
+        )
         return
     after, lost = compared(visit.position, ours, seen)
     if lost is not None:
@@ -227,7 +249,11 @@ def follow_tasks(visit: Visit) -> float | None:
         if ended is not None:
             visit.position = without_task(visit.position, commit.request)
             if ended.state == "failed":
-                failed = FailedCommit(commit.request, commit.covers, commit.options)
+                failed = FailedCommit(
+                    commit.request,
+                    commit.covers,
+                    commit.options,
+                )
                 visit.position = with_failed(visit.position, failed)
             _learn_what_was_kept(visit, commit)
             visit.store(ended)
@@ -256,10 +282,19 @@ def _ended(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:
 
 def _ended_without_task(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:
     """What became of a commit whose task is not known, or not any more: its archive tells."""
-    if archive_is_there(visit.http, visit.viking_id, commit.archive):
+    if archive_is_there(
+        visit.http,
+        visit.viking_id,
+        commit.archive,
+    ):
         return CommitEnded(commit.request, "completed")
     # Messages of a pending archive are still shown in the context.
-    if look(visit.http, visit.viking_id, (), visit.position.archives).pending:
+    if look(
+        visit.http,
+        visit.viking_id,
+        (),
+        visit.position.archives,
+    ).pending:
         return None
     why = f"{commit.archive} can't be read, and no task is known for it"
     return CommitEnded(commit.request, "failed", why)
@@ -269,7 +304,12 @@ def _learn_what_was_kept(visit: Visit, commit: CommitAccepted) -> None:
     """Has later looks begin with the first message that this commit has left live."""
     if commit.kept_from is None:
         return
-    seen = look(visit.http, visit.viking_id, (), visit.position.archives)
+    seen = look(
+        visit.http,
+        visit.viking_id,
+        (),
+        visit.position.archives,
+    )
     if seen.pending:
         return
     for message in visit.log.session.transcript(after=commit.kept_from.seq):

@@ -85,13 +85,27 @@ class DeliveryLog:
         """Stores a message of the session, and marks it in the same commit; gives its id. The same
         event again gives that of the first time.
         """
+        return self._append(self.session, payload, FORMAT, event_id)
+
+    def _append(
+        self,
+        to: Session,
+        payload: Any,
+        format: str,
+        event_id: str | int | None,
+    ) -> str:
         event = None
         if event_id is not None:
             event = RULES["event_id"]("event_id", event_id)
-        log = self.session._log
-        mark = (self._mark(),)
         try:
-            plan = append(log, payload, format=FORMAT, event_id=event, also=mark)
+            # One commit: a kill between the two would leave something that nobody looks for.
+            plan = append(
+                to._log,
+                payload,
+                format=format,
+                event_id=event,
+                also=(self._mark(),),
+            )
             return run(plan)
         except AlreadyAccepted as known:
             return known.message_id
@@ -99,7 +113,14 @@ class DeliveryLog:
     def add_all(self, payloads: Sequence[Any]) -> list[str]:
         """Stores several messages of the session, all or none, and marks it; gives their ids."""
         mark = (self._mark(),)
-        return run(append_all(self.session._log, payloads, format=FORMAT, also=mark))
+        return run(
+            append_all(
+                self.session._log,
+                payloads,
+                format=FORMAT,
+                also=mark,
+            )
+        )
 
     def mark(self) -> None:
         """Says that something of the session may be unsent."""
@@ -107,7 +128,10 @@ class DeliveryLog:
 
     def _mark(self) -> Write:
         log = self._log._log
-        draft = log.message(speak(_MARK, "openai.chat", inbox=True), turn=None)
+        draft = log.message(
+            speak(_MARK, "openai.chat", inbox=True),
+            turn=None,
+        )
         return Write(log.id, (draft,), admits=(Waiting(draft.id),))
 
     def marks(self) -> list[str]:
@@ -131,21 +155,7 @@ class DeliveryLog:
         """Stores that a commit is wanted, and marks the session; gives its id. The same event again
         gives that of the first time.
         """
-        event = None
-        if event_id is not None:
-            event = RULES["event_id"]("event_id", event_id)
-        payload, mark = _payload(record), (self._mark(),)
-        try:
-            plan = append(
-                self._log._log,
-                payload,
-                format="openai.chat",
-                event_id=event,
-                also=mark,
-            )
-            return run(plan)
-        except AlreadyAccepted as known:
-            return known.message_id
+        return self._append(self._log, _payload(record), "openai.chat", event_id)
 
     def head(self) -> int:
         """The seq of the last record."""
@@ -160,7 +170,12 @@ class DeliveryLog:
         for message in self._log.transcript(after=after):
             record = _record(message.payload)
             if record is not None:
-                yield LoggedRecord(message.id, message.seq, message.at, record)
+                yield LoggedRecord(
+                    message.id,
+                    message.seq,
+                    message.at,
+                    record,
+                )
 
     def position(self) -> Position:
         """The newest position, found from the end: how long the log is does not matter."""
@@ -198,7 +213,10 @@ class DeliveryLog:
 
 
 def _payload(record: DeliveryRecord) -> dict[str, str]:
-    return {"role": "assistant", "content": _encode(record).decode()}
+    return {
+        "role": "assistant",
+        "content": _encode(record).decode(),
+    }
 
 
 def _record(payload: object) -> AnyRecord | None:

@@ -66,7 +66,12 @@ class HttpConnection:
     the same, the server is the same process.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadArgument(
@@ -88,7 +93,13 @@ class HttpConnection:
             method, f"/api/v1/sessions/{quote(viking_id, safe='')}{path}", body
         )
 
-    def ask(self, method: str, path: str, body: Any = None, **query: str) -> HttpAnswer:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        **query: str,
+    ) -> HttpAnswer:
         """Sends a request and gives what it came to; never raises for what the other side does."""
         if query:
             path = f"{path}?{urlencode(query)}"
@@ -113,18 +124,31 @@ class HttpConnection:
         if sock is not None and select.select([sock], [], [], 0)[0]:
             self._connection.close()
 
-    def _ask(self, method: str, path: str, body: Any) -> HttpAnswer:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+    ) -> HttpAnswer:
         if self._connection.sock is None:
             try:
                 self._connection.connect()
             except OSError as error:
                 self._connection.close()
-                return HttpAnswer("unreached", problem=f"no connection: {error}")
+                return HttpAnswer(
+                    "unreached",
+                    problem=f"no connection: {error}",
+                )
             self.made += 1
             _keep_alive(self._connection.sock)
         try:
             data = None if body is None else json.dumps(body).encode()
-            self._connection.request(method, self._prefix + path, data, self._headers)
+            self._connection.request(
+                method,
+                self._prefix + path,
+                data,
+                self._headers,
+            )
             response = self._connection.getresponse()
             content = response.read()
         except TimeoutError:
@@ -139,7 +163,11 @@ class HttpConnection:
 
 def _keep_alive(sock: Any) -> None:
     """A machine that is gone without a word is noticed."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(
+        socket.SOL_SOCKET,
+        socket.SO_KEEPALIVE,
+        1,
+    )
 
 
 def _read(status: int, content: bytes) -> HttpAnswer:
@@ -150,7 +178,10 @@ def _read(status: int, content: bytes) -> HttpAnswer:
     if not isinstance(body, dict):
         if 200 <= status < 300:
             # Somebody else has answered, or the body was cut: what was done is not known.
-            return HttpAnswer("lost", problem="the answer is not OpenViking's")
+            return HttpAnswer(
+                "lost",
+                problem="the answer is not OpenViking's",
+            )
         return HttpAnswer("answered", status)
     error = body.get("error")
     if not isinstance(error, dict):

@@ -118,5 +118,9 @@ def _header(name: str, value: str) -> str:
     # A line break would begin another header: a key that was read with its line is a common one.
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
         takes = "printable ASCII, without line breaks"
-        raise BadArgument(parameter=name, takes=takes, given=type(value).__name__)
+        raise BadArgument(
+            parameter=name,
+            takes=takes,
+            given=type(value).__name__,
+        )
     return value

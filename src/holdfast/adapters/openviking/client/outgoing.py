@@ -76,7 +76,11 @@ def outgoing(
             if answer not in ids:
                 ids.append(answer)
         gone.update(ids)
-        yield Outgoing(place, tuple(ids), _body(message, results, ids))
+        yield Outgoing(
+            place,
+            tuple(ids),
+            _body(message, results, ids),
+        )
 
 
 class OutgoingBatch(msgspec.Struct, frozen=True):
@@ -110,7 +114,12 @@ def next_batch(
         carried.discard(id)
         carried.update(item.ids[1:])
         known.difference_update(item.ids)
-    return OutgoingBatch(bodies, place, frozenset(carried), frozenset(known))
+    return OutgoingBatch(
+        bodies,
+        place,
+        frozenset(carried),
+        frozenset(known),
+    )
 
 
 Results = dict[str, tuple[str, Result]]
@@ -203,17 +212,29 @@ def _translated(message: Message, results: Results) -> Body | None:
 
 
 def _tool(call: Call, result: Result | None) -> Body:
-    part: Body = {"type": "tool", "tool_id": call.id, "tool_name": call.name}
+    part: Body = {
+        "type": "tool",
+        "tool_id": call.id,
+        "tool_name": call.name,
+    }
     part["tool_input"] = _input(call.arguments)
     if result is None:
         # Not "running": nothing will ever change it, and OpenViking would wait for it.
-        return {**part, "tool_status": "error", "tool_output": UNKNOWN_OUTCOME}
+        return {
+            **part,
+            "tool_status": "error",
+            "tool_output": UNKNOWN_OUTCOME,
+        }
     return {**part, **_outcome(result)}
 
 
 def _late(result: Result) -> Body:
     """A result whose call went before it: the call's message can't be changed any more."""
-    return {"type": "tool", "tool_id": result.call_id, **_outcome(result)}
+    return {
+        "type": "tool",
+        "tool_id": result.call_id,
+        **_outcome(result),
+    }
 
 
 def _outcome(result: Result) -> Body:

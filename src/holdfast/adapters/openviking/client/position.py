@@ -172,7 +172,11 @@ def compared(
     if lost and seen.archives > position.archives:
         # Not sent again: an archive that fails whenever it is made would have it sent for ever.
         hidden = MessagesLost(len(lost), "hidden")
-        return _went_on(replace(after, since=position.sent), ours, seen), hidden
+        return _went_on(
+            replace(after, since=position.sent),
+            ours,
+            seen,
+        ), hidden
     if lost:
         back = replace(
             after, sent=position.since, carried=(), known=tuple(sorted(there))
@@ -189,7 +193,11 @@ def _from_the_start(
 ) -> tuple[Position, MessagesLost | None]:
     """Everything is sent again, and committed again where it was: nothing of it is there."""
     known = tuple(sorted(seen.live | seen.archived))
-    start = Position(live=seen.count, archives=seen.archives, known=known)
+    start = Position(
+        live=seen.count,
+        archives=seen.archives,
+        known=known,
+    )
     fresh = replace(start, refused=position.refused)
     if not position.sent.seq:
         return fresh, None
@@ -207,7 +215,11 @@ def _went_on(position: Position, ours: Sequence[LogPlace], seen: SeenThere) -> P
     # Of later messages: those that arrived without an answer, or that a younger copy of this store
     # has sent.
     known = (seen.live | seen.archived) - sent
-    return replace(position, since=since, known=tuple(sorted(known)))
+    return replace(
+        position,
+        since=since,
+        known=tuple(sorted(known)),
+    )
 
 
 def advanced(
@@ -246,7 +258,10 @@ def accepted(
 
 def with_failed(position: Position, failed: FailedCommit) -> Position:
     """The position after a commit has failed."""
-    return replace(position, failed=(*position.failed, failed)[-FAILED_MAX:])
+    return replace(
+        position,
+        failed=(*position.failed, failed)[-FAILED_MAX:],
+    )
 
 
 def without_failed(position: Position, request: str) -> Position:

@@ -80,8 +80,17 @@ def _send_messages(visit: Visit, upto: int | None) -> bool:
         # The end of a page is only there to find results of calls before it.
         last = messages[-BATCH_MAX].seq
         upto = last if upto is None else min(last, upto)
-    items = outgoing(messages, running=running, carried=visit.position.carried)
-    batch = next_batch(items, visit.position, most=visit.memory.width, upto=upto)
+    items = outgoing(
+        messages,
+        running=running,
+        carried=visit.position.carried,
+    )
+    batch = next_batch(
+        items,
+        visit.position,
+        most=visit.memory.width,
+        upto=upto,
+    )
     if batch.upto == visit.position.sent:
         return False
     if batch.bodies:
@@ -93,7 +102,10 @@ def _send_messages(visit: Visit, upto: int | None) -> bool:
 
 def _send_batch(visit: Visit, batch: OutgoingBatch) -> None:
     visit.about_to_send()
-    answer = visit.send("/messages/batch", {"messages": batch.bodies})
+    answer = visit.send(
+        "/messages/batch",
+        {"messages": batch.bodies},
+    )
     if answer.ok:
         visit.count(answer.fields, len(batch.bodies))
         # After a refusal: soon as many as before.
@@ -129,7 +141,12 @@ def _look(visit: Visit) -> None:
     ours = visit.acknowledged()
     coming = _coming(visit)
     wanted = [place.id for place in ours] + coming
-    seen = look(visit.http, visit.viking_id, wanted, position.archives)
+    seen = look(
+        visit.http,
+        visit.viking_id,
+        wanted,
+        position.archives,
+    )
     after, lost = compared(position, ours, seen)
     has_arrived = bool(coming) and coming[0] in after.known
     # Nothing is stored then: the next visit looks again.
@@ -145,6 +162,10 @@ def _look(visit: Visit) -> None:
 def _coming(visit: Visit) -> list[str]:
     """The ids of the messages that come next: those that a request in doubt may have had."""
     messages = visit.messages(visit.position.sent.seq, PAGE)
-    items = outgoing(messages, running=None, carried=visit.position.carried)
+    items = outgoing(
+        messages,
+        running=None,
+        carried=visit.position.carried,
+    )
     ids = [item.ids[0] for item in items if item.body is not None]
     return [id for id in ids if id not in visit.position.refused][:BATCH_MAX]

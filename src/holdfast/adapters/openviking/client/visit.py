@@ -172,7 +172,10 @@ class Visit:
         position = self.position
         if position.tasks or position.failed or self.messages(position.sent.seq, 1):
             return False
-        return isinstance(self.log.next_request(position.requests), int)
+        return isinstance(
+            self.log.next_request(position.requests),
+            int,
+        )
 
     def covered(self, covers: Stretches) -> dict[str, Body]:
         """The messages of these stretches by their ids, as OpenViking takes them."""
@@ -217,7 +220,10 @@ class Visit:
         if self.count_failure(id) < REFUSALS:
             raise NotNow(answer)
         self._insist_on_session()
-        self.position = replace(self.position, refused=(*self.position.refused, id))
+        self.position = replace(
+            self.position,
+            refused=(*self.position.refused, id),
+        )
         self.store(MessageRefused(id, answer.status, str(answer)))
 
     def _insist_on_session(self) -> None:

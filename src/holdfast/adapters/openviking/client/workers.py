@@ -189,7 +189,13 @@ class Workers:
         try:
             with due.log.turn() as turn:
                 marks = _few_marks(due.log, turn)
-                visit = Visit(due.log, turn, http, due.memory, grace_s=self._grace_s)
+                visit = Visit(
+                    due.log,
+                    turn,
+                    http,
+                    due.memory,
+                    grace_s=self._grace_s,
+                )
                 pause_s = send_session(visit)
                 if visit.is_done():
                     due.log.unmark(turn, marks)
@@ -201,7 +207,10 @@ class Workers:
             problem, pause_s = str(trouble), due.longer_pause()
         except Exception as error:
             # An answer like none before it must not end the thread: other sessions go on.
-            _logger.exception("OpenViking session %s", due.log.viking_id)
+            _logger.exception(
+                "OpenViking session %s",
+                due.log.viking_id,
+            )
             problem, pause_s = repr(error), due.longer_pause()
         self._tell(due, problem)
         with self._changed:
@@ -218,7 +227,11 @@ class Workers:
         """Reports a problem when it is new; the same one is not told at every try."""
         if not problem or problem == due.problem:
             return
-        _logger.warning("OpenViking session %s: %s", due.log.viking_id, problem)
+        _logger.warning(
+            "OpenViking session %s: %s",
+            due.log.viking_id,
+            problem,
+        )
         if self._on_problem is None:
             return
         try:

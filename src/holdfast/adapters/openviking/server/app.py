@@ -65,7 +65,11 @@ def _endpoint(answer: Answer, tokens: Tokens) -> Endpoint:
         try:
             requester = _requester(request, tokens)
             body = await _body(request)
-            asked = ClientRequest(request.path_params, request.query_params, body)
+            asked = ClientRequest(
+                request.path_params,
+                request.query_params,
+                body,
+            )
             # On a thread: the store is asked and answers there, and a sync takes its time.
             result = await run_in_threadpool(answer, requester, asked)
         except RequestProblem as problem:
@@ -76,7 +80,11 @@ def _endpoint(answer: Answer, tokens: Tokens) -> Endpoint:
         except Exception as error:
             # A defect. Not left to the server: it would log the error's words, and they may quote
             # a message.
-            _log.error("%s: a defect (%s)", request.method, type(error).__name__)
+            _log.error(
+                "%s: a defect (%s)",
+                request.method,
+                type(error).__name__,
+            )
             return _refusal(RequestProblem("INTERNAL", "Something went wrong here."))
         return _json({"status": "ok", "result": result, **NOTHING_ELSE})
 
@@ -94,11 +102,17 @@ def _requester(request: Request, tokens: Tokens) -> Requester:
         if hmac.compare_digest(token.encode(), given.encode()):
             requester = owner
     if requester is None:
-        raise RequestProblem("UNAUTHENTICATED", "Missing or invalid API key.")
+        raise RequestProblem(
+            "UNAUTHENTICATED",
+            "Missing or invalid API key.",
+        )
     account = request.headers.get("x-openviking-account") or requester.account
     user = request.headers.get("x-openviking-user") or requester.user
     if Requester(account, user) != requester:
-        raise RequestProblem("PERMISSION_DENIED", "This API key is another user's.")
+        raise RequestProblem(
+            "PERMISSION_DENIED",
+            "This API key is another user's.",
+        )
     return requester
 
 
@@ -113,7 +127,10 @@ async def _body(request: Request) -> Any:
                 limit = f"A request takes at most {BODY_MAX} bytes."
                 raise RequestProblem("RESOURCE_EXHAUSTED", limit)
     except ClientDisconnect:
-        raise RequestProblem("INVALID_ARGUMENT", "The request was cut off.") from None
+        raise RequestProblem(
+            "INVALID_ARGUMENT",
+            "The request was cut off.",
+        ) from None
     return _parsed(bytes(raw)) if raw else None
 
 
@@ -134,7 +151,10 @@ def _refusal(problem: RequestProblem) -> Response:
     error = {"code": problem.code, "message": problem.message}
     if problem.details is not None:
         error["details"] = problem.details
-    return _json({"status": "error", "error": error}, problem.status)
+    return _json(
+        {"status": "error", "error": error},
+        problem.status,
+    )
 
 
 def _json(value: Any, status: int = 200) -> Response:

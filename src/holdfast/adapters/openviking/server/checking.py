@@ -18,7 +18,11 @@ def wrong(where: Where, message: str, kind: str) -> RequestProblem:
     """A value that can't be taken."""
     detail = {"loc": list(where), "message": message, "type": kind}
     words = f"Invalid request parameters: {'.'.join(where)}: {message}"
-    return RequestProblem("INVALID_ARGUMENT", words, {"validation_errors": [detail]})
+    return RequestProblem(
+        "INVALID_ARGUMENT",
+        words,
+        {"validation_errors": [detail]},
+    )
 
 
 def an_object(value: Any, where: Where, only: Collection[str] | None = None) -> Json:
@@ -38,7 +42,11 @@ def an_object(value: Any, where: Where, only: Collection[str] | None = None) -> 
 
 def a_text(value: Any, where: Where) -> str:
     if not isinstance(value, str):
-        raise wrong(where, "Input should be a valid string", "string_type")
+        raise wrong(
+            where,
+            "Input should be a valid string",
+            "string_type",
+        )
     return value
 
 
@@ -49,7 +57,11 @@ def a_text_or_none(body: Json, name: str, where: Where) -> str | None:
 
 def a_list(value: Any, where: Where) -> list[Any]:
     if not isinstance(value, list):
-        raise wrong(where, "Input should be a valid list", "list_type")
+        raise wrong(
+            where,
+            "Input should be a valid list",
+            "list_type",
+        )
     return value
 
 
@@ -62,7 +74,11 @@ def one_of(value: Any, names: Collection[str], where: Where) -> str | None:
         listed = quoted[0]
         if len(quoted) > 1:
             listed = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
-        raise wrong(where, f"Input should be {listed}", "literal_error")
+        raise wrong(
+            where,
+            f"Input should be {listed}",
+            "literal_error",
+        )
     return str(value)
 
 

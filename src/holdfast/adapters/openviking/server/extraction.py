@@ -56,7 +56,11 @@ class Extraction:
         self._failures: dict[SessionPlace, Failure] = {}
         self._is_over = False
         self._threads = [
-            threading.Thread(target=self._work, name="holdfast-extract", daemon=True)
+            threading.Thread(
+                target=self._work,
+                name="holdfast-extract",
+                daemon=True,
+            )
             for _ in range(WORKERS)
         ]
 
@@ -80,7 +84,10 @@ class Extraction:
                     self.notify(SessionPlace(requester, name))
         except HoldfastError as error:
             # They are found all the same when somebody next uses them.
-            _log.warning("archives that wait were not looked for: %s", error.code)
+            _log.warning(
+                "archives that wait were not looked for: %s",
+                error.code,
+            )
 
     def stop(self) -> None:
         """Begins nothing more. What runs is not waited for: an extractor may take minutes, and what
@@ -122,7 +129,10 @@ class Extraction:
             except Exception as error:
                 # Any: it comes from a caller's function, or from a store that can't be used now.
                 # Its words may be those of a session, and are not logged.
-                _log.warning("extraction failed: %s", type(error).__name__)
+                _log.warning(
+                    "extraction failed: %s",
+                    type(error).__name__,
+                )
                 wait_s = RETRY_MOST_S
             with self._changed:
                 self._running.discard(place)
@@ -176,12 +186,21 @@ class Extraction:
                 self._failures.pop(place, None)
         return None
 
-    def _failed(self, place: SessionPlace, number: int, error: Exception) -> float:
+    def _failed(
+        self,
+        place: SessionPlace,
+        number: int,
+        error: Exception,
+    ) -> float:
         with self._changed:
             before = self._failures.get(place)
             tries = 1
             if before is not None and before.number == number:
                 tries = before.tries + 1
             self._failures[place] = Failure(number, tries, type(error).__name__)
-        _log.warning("extraction failed %d times: %s", tries, type(error).__name__)
+        _log.warning(
+            "extraction failed %d times: %s",
+            tries,
+            type(error).__name__,
+        )
         return min(RETRY_FIRST_S * 2.0 ** (tries - 1), RETRY_MOST_S)

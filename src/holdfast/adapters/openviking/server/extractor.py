@@ -34,9 +34,17 @@ def extractor_at(given: str) -> Extractor:
     try:
         found = getattr(import_module(module), name) if module and name else None
     except (ImportError, AttributeError) as error:
-        raise BadArgument(parameter="extract", takes=_TAKES, given=given) from error
+        raise BadArgument(
+            parameter="extract",
+            takes=_TAKES,
+            given=given,
+        ) from error
     if not callable(found):
-        raise BadArgument(parameter="extract", takes=_TAKES, given=given)
+        raise BadArgument(
+            parameter="extract",
+            takes=_TAKES,
+            given=given,
+        )
     extractor: Extractor = found
     return extractor
 

@@ -57,7 +57,10 @@ def session_name(given: Any) -> str:
     name = a_text(given, ("body", "session_id"))
     # Here they would do no harm; there they name another folder, and some client may rely on that.
     if name in (".", ".."):
-        raise RequestProblem("PERMISSION_DENIED", "This name is not allowed.")
+        raise RequestProblem(
+            "PERMISSION_DENIED",
+            "This name is not allowed.",
+        )
     # What stands after a slash is part of an endpoint's path, so no client could ask for it.
     if "/" in name or not name.isprintable() or len(name) > NAME_MAX:
         takes = f"A name has up to {NAME_MAX} letters, and no slash among them"
@@ -88,7 +91,11 @@ def message_in(body: Any, *, now: str, where: Where = ("body",)) -> list[NewMess
     given = an_object(body, where)
     if "role" not in given:
         raise wrong((*where, "role"), "Field required", "missing")
-    role = one_of(a_text(given["role"], (*where, "role")), ROLES, (*where, "role"))
+    role = one_of(
+        a_text(given["role"], (*where, "role")),
+        ROLES,
+        (*where, "role"),
+    )
     about = _about(given, where)
     created_at = a_text_or_none(given, "created_at", where) or now
     parts = _parts(given, where)
@@ -101,7 +108,12 @@ def message_in(body: Any, *, now: str, where: Where = ("body",)) -> list[NewMess
     found = []
     for number, each in enumerate(split):
         # Its number is part of its identity: the same tool may be there twice.
-        payload = {"role": role, "parts": each, "created_at": created_at, **about}
+        payload = {
+            "role": role,
+            "parts": each,
+            "created_at": created_at,
+            **about,
+        }
         found.append(NewMessage(payload, _event(payload, number)))
     return found
 
@@ -113,7 +125,11 @@ def _about(given: Json, where: Where) -> Json:
     if peer is not None and not _PEER.fullmatch(peer):
         words = "Value error, Invalid peer_id: peer_id must be alpha_numeric string."
         raise wrong((*where, "peer_id"), words, "value_error")
-    kind = one_of(given.get("message_kind"), KINDS, (*where, "message_kind"))
+    kind = one_of(
+        given.get("message_kind"),
+        KINDS,
+        (*where, "message_kind"),
+    )
     turn = a_text_or_none(given, "turn_id", where)
     for name, value in (("peer_id", peer), ("turn_id", turn), ("message_kind", kind)):
         if value:
@@ -138,7 +154,11 @@ def _parts(given: Json, where: Where) -> list[Json]:
     for number, part in enumerate(a_list(given["parts"], (*where, "parts"))):
         place = (*where, "parts", str(number))
         if not isinstance(part, dict):
-            raise wrong(place, "Input should be a valid dictionary", "dict_type")
+            raise wrong(
+                place,
+                "Input should be a valid dictionary",
+                "dict_type",
+            )
         parts.append(_part(part, place))
     return parts
 
@@ -153,7 +173,10 @@ def _part(part: Json, where: Where) -> Json:
             "tool_uri": part.get("tool_uri") or "",
             "skill_uri": part.get("skill_uri") or "",
             "tool_status": part.get("tool_status") or "pending",
-            **_others(part, ("type", "tool_id", "tool_name", "tool_uri", "skill_uri")),
+            **_others(
+                part,
+                ("type", "tool_id", "tool_name", "tool_uri", "skill_uri"),
+            ),
         }
     if kind == "context":
         uri = a_text(part.get("uri") or "", (*where, "uri"))
@@ -168,7 +191,10 @@ def _part(part: Json, where: Where) -> Json:
     if kind == "image_url":
         return part
     # Any other part is taken for its words, as OpenViking does.
-    return {"type": "text", "text": a_text(part.get("text") or "", (*where, "text"))}
+    return {
+        "type": "text",
+        "text": a_text(part.get("text") or "", (*where, "text")),
+    }
 
 
 def _others(part: Json, known: tuple[str, ...]) -> Json:
@@ -209,9 +235,17 @@ def commit_in(body: Any) -> CommitRequest:
         return a_bool(value, ("body", name))
 
     place = ("body", "retention_mode")
-    mode = one_of(given.get("retention_mode"), ["turn_budget"], place)
+    mode = one_of(
+        given.get("retention_mode"),
+        ["turn_budget"],
+        place,
+    )
     metadata = given.get("extraction_metadata") or {}
-    an_object(metadata, ("body", "extraction_metadata"), ("event",))
+    an_object(
+        metadata,
+        ("body", "extraction_metadata"),
+        ("event",),
+    )
     return CommitRequest(
         keep=number("keep_recent_count", 0, most=KEEP_MAX),
         mode=mode or "",

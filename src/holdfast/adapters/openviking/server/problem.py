@@ -29,7 +29,12 @@ STATUS = {
 class RequestProblem(Exception):
     """A request that was refused."""
 
-    def __init__(self, code: str, message: str, details: Any = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        details: Any = None,
+    ) -> None:
         super().__init__(message)
         self.code, self.message, self.details = code, message, details
 
@@ -51,7 +56,10 @@ def problem_of(error: HoldfastError) -> RequestProblem:
     told only when the client can do something about it.
     """
     if isinstance(error, NotFound | Overtaken):
-        return RequestProblem("NOT_FOUND", "The session is not there any more.")
+        return RequestProblem(
+            "NOT_FOUND",
+            "The session is not there any more.",
+        )
     if isinstance(error, CallerMistake):
         return RequestProblem("INVALID_ARGUMENT", str(error))
     if isinstance(error, TryAgain):

@@ -45,7 +45,12 @@ def listed(name: str, uri: str, active_at: int) -> Json:
     """A session in a list."""
     changed = datetime.fromtimestamp(active_at / 1000, UTC)
     moment = f"{changed:%Y-%m-%dT%H:%M:%SZ}"
-    return {"session_id": name, "uri": uri, "is_dir": True, "mod_time": moment}
+    return {
+        "session_id": name,
+        "uri": uri,
+        "is_dir": True,
+        "mod_time": moment,
+    }
 
 
 def details(requester: Requester, name: str, handle: SessionHandle) -> Json:
@@ -280,4 +285,7 @@ def moment_of_message(at: int) -> str:
 
 
 def _user(requester: Requester) -> dict[str, Any]:
-    return {"account_id": requester.account, "user_id": requester.user}
+    return {
+        "account_id": requester.account,
+        "user_id": requester.user,
+    }

@@ -56,7 +56,13 @@ def serve(
         with _listening(host, port) as listener:
             shown = f"[{host}]" if ":" in host else host
             address = f"http://{shown}:{listener.getsockname()[1]}"
-            _run(store, tokens, extractor, listener, lambda: tell(address, made))
+            _run(
+                store,
+                tokens,
+                extractor,
+                listener,
+                lambda: tell(address, made),
+            )
     finally:
         store.close()
 
@@ -94,7 +100,11 @@ def _run(
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(
+        socket.SOL_SOCKET,
+        socket.SO_REUSEADDR,
+        1,
+    )
     try:
         listener.bind((host, port))
         # Before anybody is told of it: whoever hears of the address can connect.
@@ -129,7 +139,11 @@ def tokens_in(path: str) -> Tokens:
     # A key that others can read is no secret, whoever made the file so.
     if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
         takes = "a file that only its owner can read (chmod 600)"
-        raise BadArgument(parameter="token-file", takes=takes, given=path)
+        raise BadArgument(
+            parameter="token-file",
+            takes=takes,
+            given=path,
+        )
     found: dict[str, Requester] = {}
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -144,7 +158,11 @@ def tokens_in(path: str) -> Tokens:
                 raise _bad_line(path, number)
             found[token] = Requester(*owner)
     if not found:
-        raise BadArgument(parameter="token-file", takes="some tokens", given="none")
+        raise BadArgument(
+            parameter="token-file",
+            takes="some tokens",
+            given="none",
+        )
     return found
 
 
@@ -152,4 +170,8 @@ def _bad_line(path: str, number: int) -> BadArgument:
     # Not the line itself: it has a token in it.
     takes = f"lines of a token ({TOKEN_MIN} letters or more), or a token, an account and a user"
     given = f"line {number} of {path}"
-    return BadArgument(parameter="token-file", takes=takes, given=given)
+    return BadArgument(
+        parameter="token-file",
+        takes=takes,
+        given=given,
+    )

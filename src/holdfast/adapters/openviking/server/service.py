@@ -70,7 +70,10 @@ class Service:
     # Sessions.
 
     def create(self, requester: Requester, asked: ClientRequest) -> Json:
-        body = an_object({} if asked.body is None else asked.body, ("body",))
+        body = an_object(
+            {} if asked.body is None else asked.body,
+            ("body",),
+        )
         set_to = settings.at_creation(body)
         name = body.get("session_id")
         name = incoming.session_name(name) if name not in (None, "") else self._fresh()
@@ -103,7 +106,10 @@ class Service:
         may_create = asked_bool(asked.query, "auto_create", False)
         handle = self._directory.find(requester, name)
         if handle is None and may_create:
-            handle = self._directory.make(requester, incoming.session_name(name))
+            handle = self._directory.make(
+                requester,
+                incoming.session_name(name),
+            )
         if handle is None:
             raise RequestProblem("NOT_FOUND", f"Session {name} not found")
         return replies.details(requester, name, handle)
@@ -138,7 +144,10 @@ class Service:
         messages = incoming.messages_in(asked.body, now=self._now())
         # As many as it was sent: one that had come before is there, too.
         count = len(asked.body["messages"])
-        return {**self._add(requester, asked, messages), "added": count}
+        return {
+            **self._add(requester, asked, messages),
+            "added": count,
+        }
 
     def _now(self) -> str:
         return replies.moment_of_message(self._world.now())
@@ -216,7 +225,12 @@ class Service:
         return told
 
     def context(self, requester: Requester, asked: ClientRequest) -> Json:
-        budget = asked_count(asked.query, "token_budget", BUDGET, least=None)
+        budget = asked_count(
+            asked.query,
+            "token_budget",
+            BUDGET,
+            least=None,
+        )
         if budget < 0:
             words = "token_budget must be greater than or equal to 0"
             details = {"field": "token_budget", "value": budget}
@@ -235,9 +249,16 @@ class Service:
         name = asked.path["archive_id"]
         found = _archive(handle, number_of(name) or 0)
         if found is None:
-            raise RequestProblem("NOT_FOUND", f"SessionArchive {name} not found")
+            raise RequestProblem(
+                "NOT_FOUND",
+                f"SessionArchive {name} not found",
+            )
         archive, done = found
-        return replies.archived(archive, done, handle.messages_of(archive))
+        return replies.archived(
+            archive,
+            done,
+            handle.messages_of(archive),
+        )
 
     # Tasks.
 
@@ -251,7 +272,11 @@ class Service:
                 if task is not None:
                     return task
         details = {"resource": name, "type": "task"}
-        raise RequestProblem("NOT_FOUND", "Task not found or expired", details)
+        raise RequestProblem(
+            "NOT_FOUND",
+            "Task not found or expired",
+            details,
+        )
 
     def tasks(self, requester: Requester, asked: ClientRequest) -> list[Json]:
         limit = asked_count(asked.query, "limit", 50, least=1)
@@ -294,7 +319,14 @@ class Service:
         status, problem = "completed", None
         if done is None:
             status, problem = self._status(SessionPlace(requester, name), number)
-        return replies.task(name, handle, archive, done, status=status, problem=problem)
+        return replies.task(
+            name,
+            handle,
+            archive,
+            done,
+            status=status,
+            problem=problem,
+        )
 
     def _status(self, place: SessionPlace, number: int) -> tuple[str, str | None]:
         """How an extraction that is not done stands, and what went wrong."""
@@ -317,7 +349,13 @@ class Service:
             for output in message.outputs:
                 if tool is None or output.tool_name == tool:
                     found.append(
-                        replies.tool_result(requester, name, handle, message, output)
+                        replies.tool_result(
+                            requester,
+                            name,
+                            handle,
+                            message,
+                            output,
+                        )
                     )
             if len(found) >= limit:
                 break
@@ -360,7 +398,12 @@ class Service:
         around = asked_count(asked.query, "context_chars", 300)
         _, handle = self._session(requester, asked)
         _, output, whole = self._output(handle, asked)
-        found = matches(whole, sought, limit=limit, around=min(around, AROUND_MAX))
+        found = matches(
+            whole,
+            sought,
+            limit=limit,
+            around=min(around, AROUND_MAX),
+        )
         return {"tool_result_id": output.name, "matches": found}
 
     def _output(

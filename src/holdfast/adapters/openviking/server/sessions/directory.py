@@ -105,7 +105,10 @@ class Directory:
             # Not kept: a start would push out what is in use.
             if name is None:
                 continue
-            handle = SessionHandle(store.session_log(state), uri_of(requester, name))
+            handle = SessionHandle(
+                store.session_log(state),
+                uri_of(requester, name),
+            )
             if handle.has_unfinished():
                 yield name
 

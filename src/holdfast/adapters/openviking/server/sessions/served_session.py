@@ -130,7 +130,14 @@ class ServedSession:
         tokens = tokens_in(payload)
         id = entry.id.hex()
         self.messages.append(
-            ServedMessage(entry.seq, id, payload, tokens, entry.at, outputs)
+            ServedMessage(
+                entry.seq,
+                id,
+                payload,
+                tokens,
+                entry.at,
+                outputs,
+            )
         )
         self.live_tokens += tokens
         self.new_tokens += tokens
@@ -225,6 +232,9 @@ def payload_of(entry: Entry, note: MessageNote) -> Json:
     if note.format == NAME:
         payload: Json = thaw(entry.body)
         return payload
-    said = registry.get(NAME).say(note.role, text_of(parts_of(note, entry.body)))
+    said = registry.get(NAME).say(
+        note.role,
+        text_of(parts_of(note, entry.body)),
+    )
     assert isinstance(said, dict)
     return {"id": f"msg_{entry.id.hex()}", **said}

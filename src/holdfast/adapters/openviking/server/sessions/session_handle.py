@@ -119,7 +119,11 @@ class SessionHandle:
         id = mint(self.log.world, self.log.world.now())
         payload = {"id": f"msg_{id.hex()}", **message.payload}
         facts = {"event": event} if event is not None else {}
-        return self.log.message(speak(payload, NAME, **facts), turn=None, id=id)
+        return self.log.message(
+            speak(payload, NAME, **facts),
+            turn=None,
+            id=id,
+        )
 
     def set_up(self, settings: Json) -> ServedSession:
         """Stores what the session is set to from now on."""
@@ -134,10 +138,18 @@ class SessionHandle:
     def _settings(self, served: ServedSession, settings: Json) -> Write:
         labels: Json = {SETTINGS: settings}
         if served.settings_message:
-            draft = self.log.draft("label", Labelled(served.settings_message, labels))
+            draft = self.log.draft(
+                "label",
+                Labelled(served.settings_message, labels),
+            )
             return Write(self.log.id, (draft,), head=served.head)
         # A label needs a message to be on, and a session that is set up has none yet.
-        words = speak("Settings of this session.", NAME, role="system", origin=SETTINGS)
+        words = speak(
+            "Settings of this session.",
+            NAME,
+            role="system",
+            origin=SETTINGS,
+        )
         message = self.log.message(words, turn=None)
         labels["visible_to_model"] = False
         note = Labelled(message.id.hex(), labels, served.head + 1)
@@ -243,7 +255,12 @@ class SessionHandle:
         # A summary must say something; the client is told nothing where nothing was said.
         text = done.overview.strip() or _words_for(archive)
         labels = {EXTRACTED: done, STANDING: standing}
-        return self._compaction(served, archive, HEADING + text, labels)
+        return self._compaction(
+            served,
+            archive,
+            HEADING + text,
+            labels,
+        )
 
     def _extracted(
         self, served: ServedSession, archive: SessionArchive, said: Json
@@ -289,7 +306,10 @@ class SessionHandle:
 
     def _label(self, archive: SessionArchive, labels: dict[str, Any]) -> Draft:
         plain = msgspec.to_builtins(labels)
-        return self.log.draft("label", Labelled(archive.message, plain, archive.last))
+        return self.log.draft(
+            "label",
+            Labelled(archive.message, plain, archive.last),
+        )
 
     def extracted(self, number: int) -> Extracted | None:
         """An archive whose extraction is done; found by going back from the last one."""
@@ -366,4 +386,7 @@ def begun(log: SessionLog, uri: str) -> ServedSession:
 
 def _words_for(archive: SessionArchive) -> str:
     """What stands in the model's view for an archive without an overview."""
-    return ARCHIVE_ONLY.format(messages=archive.messages, name=archive.name)
+    return ARCHIVE_ONLY.format(
+        messages=archive.messages,
+        name=archive.name,
+    )

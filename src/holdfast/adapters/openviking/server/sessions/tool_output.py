@@ -97,13 +97,23 @@ def shortened(payload: Json, outputs: list[ToolOutput], uri: str) -> Json:
     return {**payload, "parts": parts}
 
 
-def matches(output: str, sought: str, *, limit: int, around: int) -> list[Json]:
+def matches(
+    output: str,
+    sought: str,
+    *,
+    limit: int,
+    around: int,
+) -> list[Json]:
     """Where a text occurs in an output, with what stands around it."""
     found: list[Json] = []
     at = output.find(sought)
     while at >= 0 and len(found) < limit:
         snippet = output[max(at - around, 0) : at + len(sought) + around]
-        place = {"offset": at, "offset_unit": "unicode_code_point", "snippet": snippet}
+        place = {
+            "offset": at,
+            "offset_unit": "unicode_code_point",
+            "snippet": snippet,
+        }
         found.append(place)
         at = output.find(sought, at + len(sought))
     return found
