@@ -94,6 +94,7 @@ class Growing:
         such as warnings, without one: those are shown to people alone.
         """
         steps: list[WireStep] = []
+        # Only known at the end of a turn: a first message without an id may be the model's.
         if self._gives_ids:
             for slot in self._unnamed:
                 steps.append(SaidAside(self.session, slot))
@@ -326,7 +327,13 @@ class Growing:
         call.said.append(update)
         if is_final(update):
             updates = tuple(call.said)
-            todo.before.append(CallAnswered(self.session, call.id, updates))
+            todo.before.append(
+                CallAnswered(
+                    self.session,
+                    call.id,
+                    updates,
+                )
+            )
             self._finish(call)
         else:
             slot = call.slot or None
@@ -341,6 +348,7 @@ class Growing:
 
     def _finish(self, call: GrowingCall) -> None:
         del self._calls[call.id]
+        # Kept: agents go on telling of a call that is over, and that is noted on its message.
         self._done[call.id] = call.slot
 
     def _need_turn(self, todo: ToStore) -> None:

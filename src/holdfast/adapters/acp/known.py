@@ -44,6 +44,7 @@ class Known:
         self._heard: dict[str, str] = {}
         self.answered: set[str] = set()
         self.calls: set[str] = set()
+        # All of them: an agent replays a session from its beginning.
         for piece in stored:
             self._add(piece)
 
@@ -65,6 +66,7 @@ class Known:
     def news(self, update: Block) -> Block | None:
         """The update, or the part of it that is new; None when the store has it."""
         kind = update.get("sessionUpdate")
+        # Their ids are the provider's, and the same in every replay.
         if kind in ("tool_call", "tool_call_update"):
             return self._tool_news(update)
         message = update.get("messageId")

@@ -47,6 +47,7 @@ class SplitLines:
 
     def rest(self) -> list[bytes]:
         """What came after the last line break, if anything did."""
+        # Passed on as it is: whoever was cut off in the middle of a line has said so much.
         return [b"".join(self._rest)] if self._rest else []
 
 
@@ -145,7 +146,11 @@ class Pump:
                 lines.feed(data),
                 outlet,
             )
-        self._hand_over(sender, lines.rest(), outlet)
+        self._hand_over(
+            sender,
+            lines.rest(),
+            outlet,
+        )
 
     def _hand_over(
         self,

@@ -27,9 +27,11 @@ def record(
     stored. With `serves_load`, loaded sessions are replayed from the store.
     """
     recording = Recording(serves_load=serves_load)
+    # A name that the user gives is meant for every place.
     place = None if name is not None else place_of(os.environ)
 
     def key_of(session: str) -> str:
+        # Asked when the first session comes up: by then the agent has said who it is.
         said = text(recording.agent.get("name"))
         agent = name or said or PurePath(command[0]).name
         return session_key(agent, session, place=place)

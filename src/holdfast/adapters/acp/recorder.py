@@ -88,7 +88,10 @@ class Recorder:
             yield from late
             if sent.replays is not None:
                 for update in self._storage.replayed(sent.replays):
-                    params = {"sessionId": sent.replays, "update": update}
+                    params = {
+                        "sessionId": sent.replays,
+                        "update": update,
+                    }
                     yield PassedOn(notice_line("session/update", params))
             yield sent
 
@@ -122,6 +125,8 @@ class Recorder:
                     self._say(f"The end of a turn could not be stored: {error}")
 
     def _taken(self, sender: Direction, lines: list[Line]) -> PassedOn:
+        # The agent is gone, and with it every turn: what a client still sends goes where it would
+        # go.
         if self._is_over:
             return PassedOn(_raw(lines))
         if len(lines) == 1:
@@ -185,7 +190,13 @@ class Recorder:
         except InvalidMessage:
             # Nothing is wrong with the store. What JSON can't hold is kept as text.
             words = _raw(lines).decode(errors="replace")
-            self._storage.do(Noted(step.session, "acp.unreadable", words))
+            self._storage.do(
+                Noted(
+                    step.session,
+                    "acp.unreadable",
+                    words,
+                )
+            )
 
     def _failed(
         self,
@@ -201,7 +212,12 @@ class Recorder:
         if line is not None and sender == "client" and line.method in _REFUSED:
             return PassedOn(to_client=self._recording.refuse(line, words, code))
         self._storage.give_up(session, error)
-        to_client, to_agent = self._recording.give_up(session, words, code)
+        # After the turn was ended in the store: what the agent says next belongs to no turn.
+        to_client, to_agent = self._recording.give_up(
+            session,
+            words,
+            code,
+        )
         if line is None:
             return PassedOn(b"", to_client, to_agent)
         id: Any = line.message.get("id")
@@ -217,6 +233,7 @@ class Recorder:
 def _refusal(line: Line, words: str, code: str) -> bytes:
     """The answer to an agent whose request can't be stored, and is not passed on."""
     id = line.message.get("id")
+    # goose waits for this very answer before it stops.
     if line.method == "session/request_permission":
         return result_line(id, CANCELLED)
     return error_line(id, words, code)

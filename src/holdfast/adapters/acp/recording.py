@@ -70,6 +70,7 @@ class Recording:
 
     def talk(self, session: str) -> Talk:
         """What is known of a session."""
+        # Whatever names a session is told of it, whether or not it was seen being made.
         if session not in self._talks:
             self._talks[session] = Talk(session)
         return self._talks[session]
@@ -99,6 +100,7 @@ class Recording:
         todo = ToStore()
         if line.is_answer and asked is not None:
             return self._answer(sender, line, asked, todo)
+        # It is about the connection, not about what is said.
         if line.session is None:
             return PASSED
         talk = self.talk(line.session)
@@ -142,7 +144,10 @@ class Recording:
         ):
             talk.load(line, todo)
             told = line_of({**line.message, "method": "session/load"})
-            return LineVerdict(tuple(todo.before), instead=told)
+            return LineVerdict(
+                tuple(todo.before),
+                instead=told,
+            )
         return _verdict(todo)
 
     def _from_client(
@@ -189,7 +194,13 @@ class Recording:
 
     def _note(self, line: Line, todo: ToStore) -> None:
         name = f"acp.{line.method}"
-        todo.before.append(Noted(line.session or "", name, _about(line)))
+        todo.before.append(
+            Noted(
+                line.session or "",
+                name,
+                _about(line),
+            )
+        )
 
     def _answer(
         self, sender: Direction, line: Line, asked: PendingRequest, todo: ToStore
@@ -199,7 +210,14 @@ class Recording:
             if asked.method == "session/request_permission" and talk is not None:
                 answer = line.result if line.error is None else {"error": line.error}
                 name = "acp.permission_answer"
-                todo.before.append(Noted(talk.session, name, answer, asked.slot))
+                todo.before.append(
+                    Noted(
+                        talk.session,
+                        name,
+                        answer,
+                        asked.slot,
+                    )
+                )
             return _verdict(todo)
         if asked.method == "initialize":
             self._meet(line)
@@ -212,17 +230,22 @@ class Recording:
         elif asked.method in _OPENING:
             return self._opened(line, asked, talk, todo)
         elif asked.method == "session/fork" and talk is not None:
+            # An error has none: nothing was forked then.
             into = line.result.get("sessionId")
             if isinstance(into, str):
                 todo.before.append(SessionForked(talk.session, into))
         return _verdict(todo)
 
     def _meet(self, line: Line) -> None:
+        # An agent that refuses to begin has said nothing of itself.
         if line.error is None:
             self.agent = fields(line.result.get("agentInfo"))
             capable = fields(line.result.get("agentCapabilities"))
             self._can_resume = "resume" in fields(capable.get("sessionCapabilities"))
-            version = line.result.get("protocolVersion", PROTOCOL)
+            version = line.result.get(
+                "protocolVersion",
+                PROTOCOL,
+            )
             self.is_understood = version == PROTOCOL
 
     def _opened(
@@ -287,6 +310,7 @@ class Recording:
         answered with an error, and for the agent, which is told to stop.
         """
         talk = self.talk(session)
+        # Told once: each further line that can't be stored is the same failure.
         if talk.given_up or not talk.prompts:
             return b"", b""
         to_client = b""

@@ -21,9 +21,12 @@ _HIDDEN = "visible_to_model"
 def replayed(session: Session) -> Iterator[Block]:
     """The updates that tell a session from its beginning."""
     answered: set[str] = set()
+    # Twice over the transcript, not once in memory: a session may be long.
     for message in session.transcript():
         answered.update(_answers(message))
     for message in session.transcript():
+        # A user's own labels are the user's: what they hide is hidden from the model, not from
+        # them.
         if not _is_hidden(message):
             yield from _updates(message, answered)
 
@@ -57,6 +60,7 @@ def _updates(message: Message, answered: set[str]) -> Iterator[Block]:
 
 def _spoken(message: Message, kind: str) -> Iterator[Block]:
     wire = wire_of(message.payload)
+    # Ours where the agent gave none: clients join what has one id.
     id = wire.get("messageId") or message.id
     for part in message.parts:
         update = {"sessionUpdate": kind, "messageId": id}
@@ -105,6 +109,7 @@ def _outcome(message: Message, result: Result) -> Block:
             }
         ],
     }
+    # The agent's own words for it say more than what every format has.
     if said.get("toolCallId") == result.call_id:
         update.update(said)
     return update

@@ -19,6 +19,7 @@ _UUID = re.compile(
 
 def session_key(agent: str, session: str, *, place: str | None) -> str:
     """The key of an agent's session; `place` tells apart agents whose ids are the same."""
+    # Nobody else has the same one, so a session that is carried to another home stays one session.
     if place is None or _UUID.fullmatch(session):
         return f"acp:{agent}:{session}"
     return f"acp:{agent}@{place}:{session}"
@@ -27,6 +28,7 @@ def session_key(agent: str, session: str, *, place: str | None) -> str:
 def place_of(environment: Mapping[str, str]) -> str:
     """A short name of this machine and home, the same each time."""
     facts = [socket.gethostname()]
+    # An agent that is told to keep its data elsewhere begins its numbers anew there.
     for name in _HOMES:
         facts.append(f"{name}={environment.get(name, '')}")
     return hashlib.sha256("\n".join(facts).encode(errors="replace")).hexdigest()[:8]

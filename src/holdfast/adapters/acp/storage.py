@@ -45,6 +45,7 @@ class StoredSession:
         # The block of a `with` statement, without the statement: it is left when the agent answers.
         self.exit = contextlib.ExitStack()
         self.turn = self.exit.enter_context(turn)
+        # What an earlier turn left open was stored with its end.
         self.streams.clear()
 
     def is_whole(self, stream: PushStream) -> None:
@@ -119,7 +120,11 @@ class SessionStorage:
         # They stay in the inbox, and the next turn takes them along.
         kept.waiting.clear()
         with contextlib.suppress(HoldfastError):
-            kept.exit.__exit__(type(error), error, None)
+            kept.exit.__exit__(
+                type(error),
+                error,
+                None,
+            )
 
     def _kept_session(self, session: str) -> StoredSession:
         kept = self._sessions.get(session)

@@ -50,8 +50,15 @@ class Talk:
         payload = prompt_payload(line.params)
         words = _words(payload)
         if self.prompts:
-            todo.before.append(PromptQueued(self.session, line.id, payload))
+            todo.before.append(
+                PromptQueued(
+                    self.session,
+                    line.id,
+                    payload,
+                )
+            )
         else:
+            # The agent was speaking of itself. What it says from now on answers the prompt.
             if self.growing.is_in_turn:
                 todo.before += self._complete()
             todo.before.append(PromptBegan(self.session, line.id, payload))
@@ -60,6 +67,7 @@ class Talk:
 
     def unprompt(self, id: str) -> None:
         """This prompt could not be stored: it was never given."""
+        # One that was queued has no turn to end.
         is_running = next(iter(self.prompts), None) == id
         self.prompts.pop(id, None)
         if is_running:
@@ -67,10 +75,12 @@ class Talk:
 
     def answered(self, line: Line, todo: ToStore) -> None:
         """The agent answers a prompt."""
+        # It was answered in the agent's place, or by an agent that answers twice.
         if line.id not in self.prompts:
             return
         is_running = next(iter(self.prompts)) == line.id
         del self.prompts[line.id]
+        # An error is an answer, too: what the agent said of it is kept.
         answer = line.result if line.error is None else {"error": line.error}
         if not is_running:
             is_heard = line.error is None and not _is_cancelled(line)
@@ -144,6 +154,7 @@ class Talk:
 
     def load(self, line: Line, todo: ToStore) -> None:
         """The client asks for a replay."""
+        # Only the answer to this request ends the replay; others may be under way.
         self._load = line.id
         self._added = False
         todo.before.append(LoadBegan(self.session))
@@ -151,12 +162,14 @@ class Talk:
     def know(self, known: Known) -> None:
         """What the store holds of this session, which is going to be replayed."""
         self.known = known
+        # A call that was cut off here may have come to its end at the agent.
         self.growing.expect(known.calls - known.answered)
 
     def loaded(self, line: Line, todo: ToStore) -> None:
         """The replay is over."""
         if self._load != line.id:
             return
+        # A call whose output never came is told all the same.
         for update in self._calls.rest():
             self._take(update, todo)
         self._load = self.known = None
@@ -184,6 +197,7 @@ class Talk:
                     todo.before.append(Misplaced(self.session))
                     self._added = False
                 return
+            # From here on, what is known would stand after what is new: see `Misplaced`.
             self._added = True
             update = news
         self.growing.update(update, todo)

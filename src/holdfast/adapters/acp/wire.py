@@ -90,18 +90,26 @@ def _value(raw: bytes) -> Any:
 
 
 def _object(value: Any) -> dict[str, Any]:
+    # Agents and clients send anything; nothing here may raise over it.
     return value if isinstance(value, dict) else {}
 
 
 def error_line(id: Any, words: str, code: str) -> bytes:
     """An answer of the recorder's own: it could not do what was asked."""
+    # For programs: the sentence is for people, and may change.
     data = {"holdfast": code}
     error = {
         "code": INTERNAL_ERROR,
         "message": words,
         "data": data,
     }
-    return line_of({"jsonrpc": "2.0", "id": id, "error": error})
+    return line_of(
+        {
+            "jsonrpc": "2.0",
+            "id": id,
+            "error": error,
+        }
+    )
 
 
 def result_line(id: Any, result: dict[str, Any]) -> bytes:

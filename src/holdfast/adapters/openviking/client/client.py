@@ -245,6 +245,7 @@ class Client:
         """What OpenViking would show a model now, as it answers it."""
         log = self._log(session)
         http = self._connect()
+        # Left out, it is OpenViking's own.
         query = "" if token_budget is None else f"?token_budget={token_budget}"
         answer = http.session("GET", log.viking_id, f"/context{query}")
         http.close()
@@ -271,6 +272,7 @@ class Client:
         # Nobody sends in a client without threads, so there is nothing to wait for.
         if self._background and not self._is_closing:
             self._workers.wait_until_sent(timeout_s)
+        # Before the threads are waited for: one that looks for what is left stops looking.
         self._is_closing = True
         if self._resuming is not None:
             self._resuming.join()
@@ -357,6 +359,7 @@ class CommitHandle:
         until = None if timeout_s is None else tick() + timeout_s
         while True:
             report = self.report()
+            # In this order: what is over is told, though time is up.
             if report.is_over or (until is not None and tick() >= until):
                 return report
             if client._background:

@@ -121,6 +121,7 @@ class AsyncClient:
 
     async def close(self, timeout_s: float = 5) -> None:
         """Sends what can be sent in this time; see `Client.close`."""
+        # One that was never used has opened nothing.
         if self._client is not None:
             await asyncio.to_thread(self._client.close, timeout_s)
 

@@ -90,6 +90,7 @@ def _send_again(visit: Visit, wish: CommitRequested) -> bool:
     missing = [bodies[id] for id in bodies if id not in there]
     if not missing:
         return False
+    # As many as OpenViking took last: after a refusal, fewer.
     batch = missing[: visit.memory.width]
     visit.about_to_send()
     answer = visit.send("/messages/batch", {"messages": batch})
@@ -182,6 +183,7 @@ def _end(
     assert isinstance(wish, CommitRequested)
     before = failed_commit(visit.position, wish.again)
     visit.position = without_failed(visit.position, wish.again)
+    # A commit that failed twice covers what it was to bring again, and can be asked for once more.
     if state == "failed":
         failed = FailedCommit(logged.id, before.covers, wish.options)
         visit.position = with_failed(visit.position, failed)

@@ -56,6 +56,7 @@ def viking_id(session: Session) -> str:
     key = session.key
     if key is None or not _CAN_BE_AN_ID.fullmatch(key):
         return session.id
+    # The first keeps the plain name: it may be there from before Holdfast.
     return key if session.epoch == 1 else f"{key}-{session.id[:8]}"
 
 
@@ -112,6 +113,7 @@ class DeliveryLog:
 
     def add_all(self, payloads: Sequence[Any]) -> list[str]:
         """Stores several messages of the session, all or none, and marks it; gives their ids."""
+        # In one commit with them, as for one message.
         mark = (self._mark(),)
         return run(
             append_all(

@@ -83,6 +83,7 @@ def payload_of(
     role: object, content: str | None, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A message in OpenViking's shape."""
+    # A misspelt field would be left out without a word.
     for name in fields:
         if name not in MessageFields.__annotations__:
             raise TypeError(f"add_message() has no parameter {name!r}")
@@ -109,6 +110,7 @@ def opened(store: AnyStore) -> tuple[Store, bool]:
     """The store, and whether it is ours to close."""
     if isinstance(store, Store):
         return store, False
+    # Both faces of a store work on the same engine; what is opened elsewhere is closed there.
     if isinstance(store, AsyncStore):
         return Store(store._work), False
     return holdfast.open(store), True

@@ -53,6 +53,7 @@ class DeliveryReport(msgspec.Struct, frozen=True):
 def delivery_report(log: DeliveryLog, problem: str) -> DeliveryReport:
     """All that is to be said of a session. It reads the delivery log whole."""
     logged = list(log.records(0))
+    # Asked once more: a sender may have come further since the records were read.
     sent = log.position().sent.seq
     unsent = 0
     for _ in log.session.transcript(after=sent):
@@ -74,6 +75,7 @@ def commit_reports(logged: Iterable[LoggedRecord]) -> dict[str, CommitReport]:
     found: dict[str, CommitReport] = {}
     for each in logged:
         record = each.record
+        # Its place among the others is that of its first record.
         if isinstance(record, CommitRequested):
             found[each.id] = CommitReport(each.id, again=record.again)
         elif isinstance(record, CommitAccepted):

@@ -93,6 +93,7 @@ def _send_messages(visit: Visit, upto: int | None) -> bool:
     )
     if batch.upto == visit.position.sent:
         return False
+    # Messages that are not sent, as a system prompt, are passed over without a request.
     if batch.bodies:
         _send_batch(visit, batch)
     else:

@@ -66,6 +66,7 @@ def what_is_left(log: DeliveryLog) -> UnsentSession | None:
     commits = len(position.tasks)
     for logged in log.records(position.requests):
         commits += isinstance(logged.record, CommitRequested)
+    # Counted apart: nothing becomes of them until somebody asks again.
     failed = tuple(each.request for each in position.failed)
     if not messages and not commits and not failed:
         return None

@@ -100,6 +100,7 @@ class Visit:
     def send(self, path: str, body: object) -> HttpAnswer:
         """Sends the request that was announced, and remembers what is known of it."""
         answer = self.http.session("POST", self.viking_id, path, body)
+        # Whatever was answered: a server that was silent for long may be another one.
         self.memory.spoke_at = self._world.tick()
         self._doubt().is_over = not NotNow(answer).is_late
         if answer.fate == "unreached":
@@ -110,6 +111,7 @@ class Visit:
 
     def failures(self, id: str) -> int:
         """How often in a row this message or commit was answered with an error."""
+        # Of one thing at a time: an answer to anything else begins a new count.
         known, failures = self.memory.failures
         return failures if known == id else 0
 
@@ -170,6 +172,7 @@ class Visit:
         again.
         """
         position = self.position
+        # A message that waits for a tool's result counts: nobody else will look for it.
         if position.tasks or position.failed or self.messages(position.sent.seq, 1):
             return False
         return isinstance(

@@ -127,6 +127,7 @@ class Workers:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+        # Outside the lock, which they need to end.
         for thread in self._threads:
             # One that waits for an answer is left behind: what it sent is in doubt, as after a kill.
             thread.join(CLOSE_S)
@@ -156,6 +157,7 @@ class Workers:
         return all(due.is_sent for due in self._due.values())
 
     def _work(self) -> None:
+        # One for each thread: a connection serves one request at a time.
         http = self._connect()
         while True:
             due = self._take()
@@ -217,6 +219,8 @@ class Workers:
             due.problem, due.is_sent = problem, is_sent and not due.is_woken
             if due.is_woken:
                 pause_s, due.is_woken = 0.0, False
+            # Not forgotten: its delivery log has all that is known, and the next message brings it
+            # back.
             if pause_s is None:
                 del self._due[due.log.session.id]
             else:

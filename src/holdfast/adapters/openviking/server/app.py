@@ -93,6 +93,7 @@ def _endpoint(answer: Answer, tokens: Tokens) -> Endpoint:
 
 def _requester(request: Request, tokens: Tokens) -> Requester:
     given = request.headers.get("x-api-key", "")
+    # OpenViking takes either header.
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     if not given and scheme.lower() == "bearer":
         given = bearer.strip()
@@ -117,6 +118,7 @@ def _requester(request: Request, tokens: Tokens) -> Requester:
 
 
 async def _body(request: Request) -> Any:
+    # A body of any other request is not read: nothing would be made of it.
     if request.method not in ("POST", "PATCH"):
         return None
     raw = bytearray()
@@ -173,6 +175,8 @@ async def _ready(request: Request) -> Response:
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
+    # A client that asks for search or resources is told that they are not here, not that they are
+    # empty.
     if error.status_code == 404 and request.url.path.startswith("/api/"):
         words = "Holdfast serves OpenViking's sessions and tasks; there is nothing else here."
         return _refusal(RequestProblem("UNIMPLEMENTED", words))

@@ -69,6 +69,7 @@ def one_of(value: Any, names: Collection[str], where: Where) -> str | None:
     """One of these names, or nothing."""
     if value is None:
         return None
+    # In the words of OpenViking's own checks, which clients may show.
     if value not in names:
         quoted = [f"'{name}'" for name in names]
         listed = quoted[0]

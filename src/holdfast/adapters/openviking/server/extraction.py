@@ -72,6 +72,8 @@ class Extraction:
             name="holdfast-look",
             daemon=True,
         )
+        # Looking is a thread of its own: a store may have many sessions, and who asks now is
+        # served now.
         for thread in (*self._threads, look):
             thread.start()
 

@@ -75,6 +75,7 @@ def messages_in(body: Any, *, now: str) -> list[NewMessage]:
     if "messages" not in given:
         raise wrong(where, "Field required", "missing")
     listed = a_list(given["messages"], where)
+    # OpenViking's own limit: a client that relies on it meets it here, too.
     if len(listed) > BATCH_MAX:
         words = f"List should have at most {BATCH_MAX} items after validation"
         raise wrong(where, f"{words}, not {len(listed)}", "too_long")
@@ -121,6 +122,7 @@ def message_in(body: Any, *, now: str, where: Where = ("body",)) -> list[NewMess
 def _about(given: Json, where: Where) -> Json:
     """What a message says about itself, as far as it does."""
     about: Json = {}
+    # OpenViking takes no other, and says so in these words.
     peer = a_text_or_none(given, "peer_id", where)
     if peer is not None and not _PEER.fullmatch(peer):
         words = "Value error, Invalid peer_id: peer_id must be alpha_numeric string."

@@ -77,6 +77,7 @@ class Service:
         set_to = settings.at_creation(body)
         name = body.get("session_id")
         name = incoming.session_name(name) if name not in (None, "") else self._fresh()
+        # As OpenViking does: a client that makes it twice wants to know.
         if self._directory.find(requester, name) is not None:
             words = f"Session '{name}' already exists"
             details = {"resource": words, "type": "resource"}
@@ -330,9 +331,11 @@ class Service:
 
     def _status(self, place: SessionPlace, number: int) -> tuple[str, str | None]:
         """How an extraction that is not done stands, and what went wrong."""
+        # Stored by a server that had an extractor; this one has none.
         if self._extraction is None:
             return "pending", None
         failure = self._extraction.failure(place, number)
+        # Tried again soon: who polls is not told of a failure that may be over by then.
         if failure is not None and failure.tries >= TRIES:
             return "failed", failure.problem
         is_running = self._extraction.is_running(place)

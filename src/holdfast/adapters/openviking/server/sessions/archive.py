@@ -93,4 +93,5 @@ def further_back(number: int) -> int:
     """The number of the archive that this one names besides its predecessor: with the lowest bit
     taken away, so that any other is reached in a few steps.
     """
+    # As in a Fenwick tree: a thousand archives are ten steps.
     return number & (number - 1)
