@@ -3,6 +3,7 @@ Hermes does with it.
 """
 
 import asyncio
+import threading
 
 import hermes_gateway
 import pytest
@@ -266,6 +267,33 @@ def test_what_is_queued_as_its_turn_ends_is_answered_before_what_comes_next(play
 
     world, told = play(scene, mode="queue")
     assert world.agent.asked == told == ["First.", "Late.", "Next."]
+
+
+def test_what_is_stored_and_not_yet_handed_on_when_a_turn_ends_is_not_lost(play, monkeypatch):
+    async def scene(world):
+        inbox = serving_at(world.db.db_path).inbox
+        receive = inbox.receive
+        is_stored, may_go_on = threading.Event(), threading.Event()
+
+        def received(*given):
+            is_new = receive(*given)
+            is_stored.set()
+            may_go_on.wait(20)
+            return is_new
+
+        await busy(world)
+        monkeypatch.setattr(inbox, "receive", received)
+        late = asyncio.create_task(world.say("Late."))
+        await asyncio.to_thread(is_stored.wait, 20)
+        world.agent.may_answer.set()
+        while world.adapter._active_sessions:
+            await asyncio.sleep(0.01)
+        may_go_on.set()
+        await late
+        await world.rests()
+
+    world, told = play(scene)
+    assert world.agent.asked == told == ["First.", "Late."]
 
 
 def test_an_answer_to_a_question_of_hermes_is_no_message_for_the_model(play):

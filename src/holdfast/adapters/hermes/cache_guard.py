@@ -22,7 +22,9 @@ def patch_gateway_run(module: ModuleType) -> None:
 
     @functools.wraps(run)
     async def _run_agent(self: Any, *args: Any, **named: Any) -> Any:
-        given = {**dict(zip(names[1:], args, strict=False)), **named}
+        # Hermes names some of these and not others, depending on who calls.
+        given = dict(zip(names[1:], args, strict=False))
+        given.update(named)
         key = given.get("session_key")
         cached = _cached_session(self, key)
         if cached is not None and cached != given.get("session_id"):
@@ -37,7 +39,8 @@ def _cached_session(runner: Any, key: Any) -> str | None:
     """The session that the agent in the cache writes to; None without one."""
     with runner._agent_cache_lock:
         entry = runner._agent_cache.get(key)
+    if not isinstance(entry, tuple) or not entry:
+        return None
     # While an agent is being made, its place is held by a mark that has no session.
-    agent = entry[0] if isinstance(entry, tuple) and entry else None
-    session: str | None = getattr(agent, "session_id", None)
+    session: str | None = getattr(entry[0], "session_id", None)
     return session

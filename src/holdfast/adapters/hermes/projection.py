@@ -70,7 +70,10 @@ def patch_hermes_state(module: ModuleType) -> None:
 
 def serving_for(db: Any) -> Serving | None:
     """What this database is served with; None where it is only read."""
-    return None if db.read_only else serving_at(db.db_path)
+    # A viewer of another program's: it must not make a store.
+    if db.read_only:
+        return None
+    return serving_at(db.db_path)
 
 
 def _appending(base: Any) -> Callable[..., int]:
@@ -103,7 +106,9 @@ def _appending(base: Any) -> Callable[..., int]:
 
 def _time_of(given: Any, serving: Serving) -> float:
     try:
-        return float(given.timestamp() if hasattr(given, "timestamp") else given)
+        if hasattr(given, "timestamp"):
+            given = given.timestamp()
+        return float(given)
     except (TypeError, ValueError):
         return serving.world.now() / 1000
 
@@ -211,9 +216,11 @@ def _promoting(base: Any) -> Callable[..., bool]:
         if promote(self, session_id, reason):
             return True
         serving = serving_for(self)
+        if serving is None:
+            return False
         # It says no for an error, too: a session that has not ended was to be ended.
-        session = self.get_session(session_id) if serving is not None else None
-        if serving is not None and session and session.get("ended_at") is None:
+        session = self.get_session(session_id)
+        if session and session.get("ended_at") is None:
             named = {"session_id": session_id, "reason": reason}
             _keep(self, base, serving, "promote_to_session_reset", named)
         return False
@@ -273,20 +280,25 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
 
 
 def _write_missing(db: Any, base: Any, session_id: str, turn: LastTurn) -> None:
-    said = [message for message in turn.messages if message.role in ROLES]
-    stored = [Row(message.role, _text(message.payload)) for message in said]
+    said = []
+    stored = []
+    for message in turn.messages:
+        if message.role in ROLES:
+            said.append(message)
+            stored.append(Row(message.role, _text(message.payload)))
     # A few more than there can be: rows of the turn before may stand between.
     count = missing(stored, _last_rows(db, session_id, len(stored) + 8))
     for message in said[len(said) - count :]:
-        row = {**(message.payload or {}), "role": message.role}
+        row = dict(message.payload or {})
+        row["role"] = message.role
         if message.state == "partial":
             row["finish_reason"] = "interrupted"
         elif message.role == "assistant":
             row["finish_reason"] = message.finish or "stop"
         log.warning("a row of %s is written anew: it was cut off", session_id)
-        base.append_message(
-            db, session_id=session_id, timestamp=message.at / 1000, **row
-        )
+        # Hermes counts in seconds.
+        row["timestamp"] = message.at / 1000
+        base.append_message(db, session_id=session_id, **row)
 
 
 def _last_rows(db: Any, session_id: str, limit: int) -> list[Row]:

@@ -36,20 +36,32 @@ def claim(agent: Any, user_message: Any) -> list[Receipt]:
         return []
     steering.begin(agent)
     words, interrupting = steering.interrupting(agent)
-    some = [*current.get(), *steering.handed_back(agent, user_message)]
+    some = list(current.get())
+    some += steering.handed_back(agent, user_message)
+    # Once: an agent that this one calls in its turn is about something else.
     current.set(())
     inbox = serving.inbox
     mine = inbox.book.open_of(some)
     # Without an event, Hermes goes on with the words that have interrupted the turn before.
     if not mine and words is not None and words == user_message:
         mine = inbox.book.open_of(interrupting)
-    if any(each in interrupting for each in mine):
+    is_own = False
+    for each in mine:
+        is_own = is_own or each in interrupting
+    if is_own:
         # This very message has interrupted the turn before, too late: it would interrupt its own
         # turn, and be run again. Not by `clear_interrupt`, which drops what steers.
         agent._interrupt_requested = False
         agent._interrupt_message = None
     inbox.book.close(mine)
-    return [each.receipt for each in mine]
+    return _receipts(mine)
+
+
+def _receipts(some: list[Received]) -> list[Receipt]:
+    found = []
+    for each in some:
+        found.append(each.receipt)
+    return found
 
 
 def patch_run_agent(module: ModuleType) -> None:
@@ -108,7 +120,7 @@ def _take_steered(agent: Any, some: list[Received]) -> None:
     if not taken:
         return
     try:
-        turn.inbox(take=[each.receipt for each in taken])
+        turn.inbox(take=_receipts(taken))
     except HoldfastError as error:
         # The model sees the words all the same; they wait in the store for the next start.
         log.error("words that steer can't be stored in their turn: %s", error)

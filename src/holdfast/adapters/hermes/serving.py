@@ -48,7 +48,10 @@ class Serving:
 
     def note_load(self, session_id: str, session: Session | None) -> None:
         """Hermes is about to load this session; what is said from now on it may not get."""
-        self._loaded[session_id] = session.head() if session is not None else 0
+        head = 0
+        if session is not None:
+            head = session.head()
+        self._loaded[session_id] = head
 
     def loaded_at(self, session_id: str) -> int | None:
         """Where the log of this session ended when Hermes loaded it last; None if it never has."""
@@ -61,7 +64,9 @@ _lock = threading.Lock()
 
 def serving_at(db_path: Path) -> Serving:
     """What this `state.db` is served with; opened by the first who asks."""
+    # By path, not by `HERMES_HOME`: one process may serve several profiles.
     place = Path(db_path).absolute()
+    # Threads of several agents may be the first to ask, at the same time.
     with _lock:
         if place not in _serving:
             _serving[place] = Serving(place)
@@ -73,6 +78,7 @@ def serving_of(agent: Any) -> Serving | None:
     no database, one that is only read, or it is a fork that shares the session of another agent.
     """
     db = getattr(agent, "_session_db", None)
+    # Such a fork reviews the conversation, in words that nobody said.
     if db is None or getattr(agent, "_persist_disabled", False):
         return None
     if getattr(db, "read_only", False):

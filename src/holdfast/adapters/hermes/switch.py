@@ -125,10 +125,16 @@ def _python_of(path: str) -> str:
     words = first.removeprefix("#!").split()
     if first.startswith("#!") and words and "python" in Path(words[0]).name:
         return words[0]
-    for named in _SHELL_PATH.findall(rest) if first.startswith("#!") else ():
-        if named != path and os.access(named, os.X_OK):
-            is_python = "python" in Path(named).name
-            return named if is_python else _python_of(os.path.realpath(named))
+    if not first.startswith("#!"):
+        rest = ""
+    named: str
+    for named in _SHELL_PATH.findall(rest):
+        if named == path or not os.access(named, os.X_OK):
+            continue
+        if "python" in Path(named).name:
+            return named
+        # A launcher that calls another one, as package managers make them.
+        return _python_of(os.path.realpath(named))
     raise NoHermes(
         f"{path} does not say which Python runs it; name the one of Hermes' environment with "
         "--python."
@@ -170,8 +176,11 @@ def trying_out() -> Iterator[dict[str, str]]:
         (folder / f"{MODULE}.py").write_text(_hook_text())
         text = _SITECUSTOMIZE.format(module=MODULE)
         (folder / "sitecustomize.py").write_text(text)
+        paths = [str(folder)]
+        # What the user has there stays, behind this.
         before = os.environ.get("PYTHONPATH")
-        paths = [str(folder), *([before] if before else [])]
+        if before:
+            paths.append(before)
         yield {"PYTHONPATH": os.pathsep.join(paths)}
 
 
@@ -189,6 +198,7 @@ def _write(path: Path, text: str) -> None:
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
+        # Else it would lie there for good: no later try knows its name.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise

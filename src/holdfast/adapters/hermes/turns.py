@@ -16,7 +16,7 @@ from typing import Any
 from holdfast import Message, Receipt, Session, Turn
 from holdfast.adapters.hermes import receipts
 from holdfast.adapters.hermes.projection import recorded
-from holdfast.adapters.hermes.rows.catch_up import last_cut
+from holdfast.adapters.hermes.rows.catch_up import WINDOW, last_cut
 from holdfast.adapters.hermes.serving import (
     Serving,
     running_turn,
@@ -64,6 +64,17 @@ _CONTINUE = (
     "[System: Your previous response was truncated",
 )
 """How Hermes begins when it asks the model to go on, in the user's name."""
+
+_NAMES = (
+    "system_message",
+    "conversation_history",
+    "task_id",
+    "stream_callback",
+    "persist_user_message",
+    "persist_user_timestamp",
+    "moa_config",
+)
+"""The parameters of `run_conversation` after the user's message (see `pins`)."""
 
 _at_work: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary()
 """The agent of this process that runs the turn of a session, by the session's id."""
@@ -142,14 +153,26 @@ def _said(
     for index, live in enumerate(messages):
         if not isinstance(live, dict) or live.get("role") not in ROLES:
             continue
-        if is_scaffolding(live) or any(live.get(mark) for mark in _NUDGES):
+        if is_scaffolding(live) or _is_nudge(live):
             continue
         words = plain(live, _overriding(agent, live, index))
-        if words["role"] == "user" and isinstance(words["content"], str):
-            words["content"] = without_notes(words["content"])
-        if words["role"] != "user" or _is_asked(words["content"]):
+        if words["role"] != "user":
+            said.append((live, words))
+            continue
+        asked = words["content"]
+        if isinstance(asked, str):
+            asked = without_notes(asked)
+            words["content"] = asked
+        if _is_asked(asked):
             said.append((live, words))
     return unmerged(said)
+
+
+def _is_nudge(live: Live) -> bool:
+    for mark in _NUDGES:
+        if live.get(mark):
+            return True
+    return False
 
 
 def without_notes(text: str) -> str:
@@ -160,17 +183,19 @@ def without_notes(text: str) -> str:
         text = text.partition("]\n\n")[2]
     while text.endswith("]") and f"\n\n{_NOTE}" in text:
         text = text.rpartition(f"\n\n{_NOTE}")[0]
-    is_note = text.startswith(_NOTE) and text.endswith("]")
-    return "" if is_note else text
+    # Where Hermes resumes a turn by itself, there is nothing but a note.
+    if text.startswith(_NOTE) and text.endswith("]"):
+        return ""
+    return text
 
 
 def _is_asked(content: Any) -> bool:
     """Whether a user has said this: not where Hermes resumes a turn by itself, or has the model go
     on with an answer that was cut.
     """
-    return bool(content) and not (
-        isinstance(content, str) and content.startswith(_CONTINUE)
-    )
+    if isinstance(content, str) and content.startswith(_CONTINUE):
+        return False
+    return bool(content)
 
 
 def _overriding(agent: Any, live: Live, index: int) -> Any:
@@ -179,21 +204,21 @@ def _overriding(agent: Any, live: Live, index: int) -> Any:
     at = getattr(agent, "_persist_user_message_idx", None)
     if own is None or at != index or live.get("role") != "user":
         return None
-    is_text_for_parts = isinstance(live.get("content"), list) and not isinstance(
-        own, list
-    )
-    return None if is_text_for_parts else own
+    # A text can't stand for parts: what is beside it, a picture, would be gone.
+    if isinstance(live.get("content"), list) and not isinstance(own, list):
+        return None
+    return own
 
 
 def _conversation(agent: Any, serving: Serving) -> Conversation:
     """Where this agent speaks: in its running turn's session, else in the one that it names."""
+    named = agent.session_id
     conversation = conversation_of(agent)
     if conversation is not None:
-        if conversation.turn is not None or conversation.session_id == agent.session_id:
+        # A turn stays in its session, though a compaction may give the agent another one.
+        if conversation.turn is not None or conversation.session_id == named:
             return conversation
-    conversation = Conversation(
-        serving.conversation(agent.session_id), agent.session_id
-    )
+    conversation = Conversation(serving.conversation(named), named)
     conversation.remember_cut(last_cut(conversation.session))
     set_conversation(agent, conversation)
     return conversation
@@ -211,9 +236,9 @@ class AgentCall:
     ) -> None:
         self._run = run
         self._user_message = user_message
-        names = ("system_message", "conversation_history", "task_id", "stream_callback",
-                 "persist_user_message", "persist_user_timestamp", "moa_config")  # fmt: skip
-        self._named = {**dict(zip(names, more, strict=False)), **named}
+        # By name: some of them are read, and one may be replaced.
+        self._named = dict(zip(_NAMES, more, strict=False))
+        self._named.update(named)
 
     def made(self, agent: Any, serving: Serving) -> Any:
         """What Hermes answers, once all of it is stored."""
@@ -233,9 +258,16 @@ class AgentCall:
     def _keep_history(self, agent: Any, conversation: Conversation) -> None:
         """What was said before Holdfast was there stands before what is said now."""
         history = self._named.get("conversation_history")
-        if history and next(conversation.session.transcript(limit=1), None) is None:
-            said = _said(agent, history, agent._holdfast_is_scaffolding)
-            conversation.record([(live, plain(live)) for live, _ in said])
+        if not history:
+            return
+        first = next(conversation.session.transcript(limit=1), None)
+        if first is not None:
+            return
+        # In the words of Hermes' own rows: what overrides a question is not of the history.
+        said = []
+        for live, _ in _said(agent, history, agent._holdfast_is_scaffolding):
+            said.append((live, plain(live)))
+        conversation.record(said)
 
     def _open(self, agent: Any, conversation: Conversation, world: World) -> Turn:
         """A turn for this call, after those of others."""
@@ -253,7 +285,9 @@ class AgentCall:
             except SessionBusy:
                 on_busy = _patience(conversation.session_id, world.tick() - started)
                 time.sleep(LOOK_S)
-        known = {message.id for message in before}
+        known = set()
+        for message in before:
+            known.add(message.id)
         conversation.begin(turn, _asked_in(session, turn, known))
         return turn
 
@@ -262,7 +296,9 @@ class AgentCall:
         words = self._named.get("persist_user_message")
         if words is None:
             words = self._user_message
-        return plain({"role": "user"}, words) if words else None
+        if not words:
+            return None
+        return plain({"role": "user"}, words)
 
     def _load_again(self, agent: Any, conversation: Conversation) -> None:
         """The history was loaded before another's turn had ended, and has not its words."""
@@ -316,11 +352,12 @@ def _known_to(conversation: Conversation, serving: Serving) -> int:
     """Up to where in the log an agent knows the session that it is called in: as far as its history
     was loaded, or its own last turn.
     """
-    known = []
-    for seq in (serving.loaded_at(conversation.session_id), conversation.known_to):
-        if seq is not None:
-            known.append(seq)
-    return max(known) if known else conversation.session.head()
+    loaded_at = serving.loaded_at(conversation.session_id)
+    known_to = conversation.known_to
+    # An agent that was given its history by its caller knows what is there now, as far as we know.
+    if loaded_at is None and known_to is None:
+        return conversation.session.head()
+    return max(loaded_at or 0, known_to or 0)
 
 
 def _is_behind(conversation: Conversation, turn: Turn, known_to: int) -> bool:
@@ -359,17 +396,22 @@ def _turn(
 def _patience(session_id: str, waited_s: float) -> str:
     """Whether to go on waiting for the turn that runs in this session, or to take over."""
     other = _at_work.get(session_id)
-    is_let_go = other is not None and getattr(other, "_interrupt_requested", False)
-    limit_s = LEFT_BEHIND_S if is_let_go else PATIENCE_S
+    limit_s = PATIENCE_S
+    # Only of an agent of this process it is known that it was told to stop.
+    if other is not None and getattr(other, "_interrupt_requested", False):
+        limit_s = LEFT_BEHIND_S
     return "interrupt" if waited_s > limit_s else "refuse"
 
 
 def _asked_in(session: Session, turn: Turn, known: set[str]) -> list[Payload]:
     """What the user says in this turn that has just been opened, without what is `known`."""
     asked = []
-    for message in session.transcript(after=max(0, session.head() - 64)):
-        if message.turn == turn.id and message.id not in known:
-            asked.append(dict(message.payload))
+    # It has just begun: what it took or was given stands at the end of the log.
+    after = max(0, session.head() - WINDOW)
+    for message in session.transcript(after=after):
+        if message.turn != turn.id or message.id in known:
+            continue
+        asked.append(dict(message.payload))
     return asked
 
 
@@ -380,9 +422,9 @@ def _end(turn: Turn, conversation: Conversation, result: dict[str, Any]) -> None
     elif result.get("interrupted"):
         turn.interrupt("interrupted")
     elif result.get("failed"):
-        turn.fail(
-            str(result.get("error") or result.get("turn_exit_reason") or "failed")
-        )
+        # Which of the two is there depends on where Hermes has given up.
+        reason = result.get("error") or result.get("turn_exit_reason")
+        turn.fail(str(reason or "failed"))
 
 
 def _note_delivered(
@@ -394,15 +436,18 @@ def _note_delivered(
     delivered = result.get("final_response")
     if not isinstance(delivered, str) or not delivered or result.get("interrupted"):
         return
+    # The list has what the model has said: nearly always that is what is delivered.
     messages = result.get("messages") or [{}]
     if messages[-1].get("content") == delivered:
         return
+    session = conversation.session
     answer: Message | None = None
-    for message in conversation.session.transcript(after=conversation.known_to or 0):
+    for message in session.transcript(after=conversation.known_to or 0):
         if message.turn == turn.id and message.role == "assistant":
             answer = message
-    if answer is not None and answer.text.strip() != delivered.strip():
-        conversation.session.label(answer.id, **{DELIVERED: delivered})
+    if answer is None or answer.text.strip() == delivered.strip():
+        return
+    session.label(answer.id, **{DELIVERED: delivered})
 
 
 def _told(result: Any, conversation: Conversation) -> Any:

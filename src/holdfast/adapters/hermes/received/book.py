@@ -37,7 +37,9 @@ class Received:
         self.is_left = False
         """Whether a process has received it that is gone: it is in no queue."""
         self.is_held = False
-        """Whether it lies where no event is: in an agent's steer buffer."""
+        """Whether it lies where it is not looked for: in an agent's steer buffer, or as a piece in a
+        batch of its platform.
+        """
         self.is_wanted = False
         """Whether Hermes has dropped it for want of room: it was not refused."""
         self.was_queued = False
@@ -60,10 +62,13 @@ class Book:
         self._by_event: dict[str, Received] = {}
         self._inside: dict[str, int] = {}
 
-    def add(self, received: Received) -> None:
-        """A message came in, or was found waiting."""
+    def add(self, received: Received, *, is_inside: bool = False) -> None:
+        """A message was found waiting; or it came in, and is in the hands of whoever received it."""
         with self._lock:
             self._open.setdefault(received.id, received)
+            # In one step: open and in nobody's hands, it would be taken for lost, and put back.
+            if is_inside:
+                self._inside[received.id] = 1
             if received.event_id is not None:
                 self._by_event.setdefault(received.event_id, received)
 
@@ -73,18 +78,28 @@ class Book:
 
     def of_event(self, event_id: str | None) -> Received | None:
         """The open message with this identity."""
-        return None if event_id is None else self._by_event.get(event_id)
+        if event_id is None:
+            return None
+        return self._by_event.get(event_id)
 
     def open_of(self, some: Iterable[Received]) -> list[Received]:
         """Those of these that are open, in the order in which they came in."""
-        found = {each.id: each for each in some if each.id in self._open}
-        return [found[id] for id in sorted(found)]
+        found: dict[str, Received] = {}
+        for each in some:
+            if each.id in self._open:
+                found[each.id] = each
+        # Ids begin with the time of their making: their order is that of the receipts.
+        in_order = []
+        for id in sorted(found):
+            in_order.append(found[id])
+        return in_order
 
     def close(self, some: Iterable[Received]) -> list[Received]:
         """Nothing is to be done about these any more; those that were open until now."""
         closed = []
         with self._lock:
             for each in some:
+                # Two may want to close it, a turn and a command that settles: one of them has it.
                 if self._open.pop(each.id, None) is not None:
                     closed.append(each)
                 if each.event_id is not None:
@@ -101,6 +116,7 @@ class Book:
         """The counterpart of `enter`."""
         with self._lock:
             for each in some:
+                # It may be in several hands at once: a wrapped call makes another.
                 left = self._inside.get(each.id, 0) - 1
                 if left > 0:
                     self._inside[each.id] = left
@@ -135,8 +151,13 @@ def overwritten(
     """Hermes has one place for what comes next, and puts an event there over another. Whether the
     one that was there has to be kept, and whether it comes first.
     """
+    # A word of Hermes' own, which has no receipt, is overwritten as ever.
     if not before:
         return False, False
     if not after:
         return True, False
-    return True, min(each.id for each in before) < min(each.id for each in after)
+    return True, _first_id(before) < _first_id(after)
+
+
+def _first_id(some: Collection[Received]) -> str:
+    return min(each.id for each in some)

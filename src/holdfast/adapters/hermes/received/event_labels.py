@@ -90,6 +90,10 @@ def event_of(text: str, labels: dict[str, Any], base: Any) -> Any:
     """
     said = labels[LABEL]
     source = base.SessionSource.from_dict(said["source"])
-    given = {field: said[field] for field in _FIELDS if field in said}
+    given = {}
+    for field in _FIELDS:
+        # What was empty was left out: the event's own defaults are right then.
+        if field in said:
+            given[field] = said[field]
     kind = base.MessageType(said["message_type"])
     return base.MessageEvent(text=text, source=source, message_type=kind, **given)

@@ -40,6 +40,7 @@ def platform_base() -> Any:
 
 def set_gateway(runner: Any) -> None:
     """This is the gateway of the process; there is one."""
+    # One that was made anew takes the place of the one before.
     _runners.clear()
     _runners.add(runner)
 
@@ -72,13 +73,18 @@ def inboxes() -> list[GatewayInbox]:
     found = [inbox_for(None)]
     profiles = getattr(gateway(), "_profile_adapters", None)
     if profiles:
+        # Not at the top: this module is loaded while Hermes itself is being imported.
         from hermes_cli.profiles import (  # type: ignore[import-not-found]
             get_profile_dir,
         )
 
         for name in profiles:
             found.append(serving_at(get_profile_dir(name) / "state.db").inbox)
-    return [inbox for inbox in found if inbox is not None]
+    there = []
+    for inbox in found:
+        if inbox is not None:
+            there.append(inbox)
+    return there
 
 
 async def settle_unqueued(

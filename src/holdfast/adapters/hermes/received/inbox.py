@@ -46,7 +46,9 @@ class GatewayInbox:
         self._is_loaded = False
 
     def receive(self, event: Any, key: str) -> bool:
-        """Stores a message that came in; False when it came before."""
+        """Stores a message that came in; False when it came before. It is in the caller's hands then
+        (`Book.leave`).
+        """
         inbox = INBOX + place_of(event)
         said = {"role": "user", "content": event.text or ""}
         if is_command(event):
@@ -58,7 +60,7 @@ class GatewayInbox:
         if receipt.again:
             return False
         self.attach(event, [_received(receipt, said["content"], labels)])
-        self.book.add(received_on(event)[0])
+        self.book.add(received_on(event)[0], is_inside=True)
         return True
 
     def _note_command(self, inbox: str, said: dict[str, Any], event: Any) -> bool:
@@ -75,10 +77,13 @@ class GatewayInbox:
         """What is open of an event, of those joined to it, or of the one that it is a copy of."""
         some = getattr(event, ATTRIBUTE, None)
         if some is None:
+            some = []
             known = None
+            # A word of Hermes' own was not received, whatever it is an answer to.
             if not event.internal:
                 known = self.book.of_event(identity_of(event))
-            some = [known] if known is not None else []
+            if known is not None:
+                some.append(known)
             self.attach(event, some)
         return self.book.open_of(some)
 
@@ -88,7 +93,12 @@ class GatewayInbox:
 
     def join(self, event: Any, other: Any) -> None:
         """The words of another event were joined to those of this one."""
-        joined = {each.id: each for each in [*self.of(event), *self.of(other)]}
+        # By id: Hermes may join an event to a copy of itself.
+        joined: dict[str, Received] = {}
+        for each in self.of(event):
+            joined[each.id] = each
+        for each in self.of(other):
+            joined[each.id] = each
         self.attach(event, joined.values())
 
     def settle(self, some: Iterable[Received]) -> None:
@@ -110,8 +120,10 @@ class GatewayInbox:
         hopeless: list[Received] = []
         for each in some:
             each.is_wanted = False
-            is_hopeless = each.tries >= TRIES_MAX
-            (hopeless if is_hopeless else hopeful).append(each)
+            if each.tries >= TRIES_MAX:
+                hopeless.append(each)
+            else:
+                hopeful.append(each)
         if hopeless:
             log.error("%d messages came to nothing, and are given up", len(hopeless))
             self.settle(hopeless)
@@ -152,7 +164,9 @@ class GatewayInbox:
         received = _received(receipt, message.text, message.labels)
         received.is_left = True
         tries = message.labels.get(TRIES)
-        received.tries = tries if isinstance(tries, int) else 0
+        # A label may be set by anybody who has the store.
+        if isinstance(tries, int):
+            received.tries = tries
         self.book.add(received)
 
 
@@ -170,8 +184,10 @@ def _received(receipt: Receipt, text: str, labels: dict[str, Any]) -> Received:
     said = labels[LABEL]
     source = said["source"]
     event_id = None
+    # As `identity_of` has it: a copy of the event is known by that.
     if said.get("message_id"):
-        event_id = f"{source['platform']}:{source['chat_id']}:{said['message_id']}"
+        place = f"{source['platform']}:{source['chat_id']}"
+        event_id = f"{place}:{said['message_id']}"
     return Received(
         receipt, key=said["key"], text=words_of(text), event_id=event_id, labels=labels
     )

@@ -17,7 +17,12 @@ from holdfast.adapters.hermes.received.gateway import (
     inbox_for,
     set_platform_base,
 )
-from holdfast.adapters.hermes.received.inbox import GatewayInbox, is_received
+from holdfast.adapters.hermes.received.inbox import (
+    GatewayInbox,
+    is_received,
+    received_on,
+)
+from holdfast.adapters.hermes.received.queues import Chat
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.hermes")
@@ -30,7 +35,7 @@ def patch_platform_base(module: ModuleType) -> None:
     adapter = base.BasePlatformAdapter
     adapter.handle_message = _receiving(base, adapter.handle_message)
     adapter._process_message_background = _processing(
-        base, adapter._process_message_background
+        adapter._process_message_background
     )
     adapter._queue_text_debounce = _debouncing(adapter._queue_text_debounce)
     base.merge_pending_message_event = _merging(base.merge_pending_message_event)
@@ -43,7 +48,9 @@ def _receiving(base: Any, handle: Any) -> Any:
         inbox = None if event.internal else inbox_for(event.source)
         if inbox is None:
             return await handle(self, event)
-        if not is_received(event):
+        if is_received(event):
+            _take_in_hand(event, inbox)
+        else:
             key = _key_of(base, self, event)
             try:
                 is_new = await asyncio.to_thread(inbox.receive, event, key)
@@ -54,19 +61,25 @@ def _receiving(base: Any, handle: Any) -> Any:
             if not is_new:
                 log.info("a message came again, and is not passed on")
                 return None
-        some = inbox.of(event)
-        inbox.book.enter(some)
+        some = received_on(event)
         try:
             result = await handle(self, event)
         finally:
             inbox.book.leave(some)
         # The turn that it was to wait for may have ended before it was in the queue.
-        await put_back.at_idle(
-            self, _key_of(base, self, event), runner=gateway(), inbox=inbox, base=base
-        )
+        key = _key_of(base, self, event)
+        await put_back.at_idle(Chat(key, self, gateway(), inbox))
         return result
 
     return handle_message
+
+
+def _take_in_hand(event: Any, inbox: GatewayInbox) -> None:
+    """Hermes hands in what was received before: out of a batch, out of a queue, or put back."""
+    some = received_on(event)
+    inbox.book.enter(some)
+    for each in some:
+        each.is_held = False
 
 
 def _key_of(base: Any, adapter: Any, event: Any) -> str:
@@ -80,7 +93,7 @@ def _key_of(base: Any, adapter: Any, event: Any) -> str:
     )
 
 
-def _processing(base: Any, process: Any) -> Any:
+def _processing(process: Any) -> Any:
     @functools.wraps(process)
     async def _process_message_background(
         self: Any, event: Any, session_key: str
@@ -104,7 +117,7 @@ def _processing(base: Any, process: Any) -> Any:
             raise
         finally:
             inbox.book.leave(some)
-        await put_back.at_idle(self, session_key, runner=runner, inbox=inbox, base=base)
+        await put_back.at_idle(Chat(session_key, self, runner, inbox))
 
     return _process_message_background
 
@@ -112,14 +125,17 @@ def _processing(base: Any, process: Any) -> Any:
 def _debouncing(debounce: Any) -> Any:
     @functools.wraps(debounce)
     async def _queue_text_debounce(self: Any, session_key: str, event: Any) -> None:
-        before = self._text_debounce_store().get(session_key)
-        text = before.event.text if before is not None else None
-        await debounce(self, session_key, event)
+        state = self._text_debounce_store().get(session_key)
         inbox = inbox_for(event.source)
+        if state is None or inbox is None:
+            await debounce(self, session_key, event)
+            return
+        first = state.event
+        text = first.text
+        await debounce(self, session_key, event)
         # It joins texts by itself, if they are of one sender.
-        is_joined = before is not None and before.event.text != text
-        if inbox is not None and is_joined and before.event is not event:
-            inbox.join(before.event, event)
+        if first.text != text and first is not event:
+            inbox.join(first, event)
 
     return _queue_text_debounce
 
@@ -213,10 +229,16 @@ def _inbox_of_piece(event: Any) -> GatewayInbox | None:
 def _is_new_piece(base: Any, adapter: Any, event: Any, inbox: GatewayInbox) -> bool:
     """Stores a piece; False when it came before. One that can't be stored is passed on."""
     try:
-        return inbox.receive(event, _key_of(base, adapter, event))
+        is_new = inbox.receive(event, _key_of(base, adapter, event))
     except (HoldfastError, OSError) as error:
         log.error("a message that came in can't be stored: %s", error)
         return True
+    some = received_on(event)
+    # Until its batch is handed in: a platform may take that out and wait for something else first.
+    for each in some:
+        each.is_held = True
+    inbox.book.leave(some)
+    return is_new
 
 
 def _batched_texts(adapter: Any) -> dict[int, str]:

@@ -4,9 +4,70 @@ What waits in a chat lies in one place for what is next, and in a list behind it
 from several sides; here they are one queue, in the order in which its messages came in.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.inbox import GatewayInbox
+
+
+class Chat(NamedTuple):
+    """A chat of the gateway, by its key in Hermes, and whatever holds something of it."""
+
+    key: str
+    adapter: Any
+    runner: Any
+    inbox: GatewayInbox
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of this chat runs or is about to."""
+        return self.key not in self.adapter._active_sessions
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the gateway is starting, and answers nothing yet."""
+        return bool(getattr(self.runner, "_startup_restore_in_progress", False))
+
+    def take_waiting(self) -> list[Any]:
+        """Empties the queue of this chat; what was in it, the next one first."""
+        events = []
+        slot = self.adapter._pending_messages.pop(self.key, None)
+        if slot is not None:
+            events.append(slot)
+        events += self.runner._queued_events.pop(self.key, ())
+        return events
+
+    def put_waiting(self, events: list[Any]) -> None:
+        """Fills the queue of this chat, which is empty."""
+        # Hermes takes an entry in either place for something that waits: nothing goes there empty.
+        if events:
+            self.adapter._pending_messages[self.key] = events[0]
+        if events[1:]:
+            self.runner._queued_events[self.key] = events[1:]
+
+    def insert(self, events: list[Any], event: Any) -> None:
+        """Puts an event before the first of these that came in after it. What has no receipt, a word
+        of Hermes' own, stays where it is.
+        """
+        came = self._arrival(event)
+        for place, other in enumerate(events):
+            if came and came < self._arrival(other):
+                events.insert(place, event)
+                return
+        events.append(event)
+
+    def _arrival(self, event: Any) -> str:
+        """The id of the first message of an event, which begins with the time of its receipt."""
+        messages = self.inbox.book.open_of(self.inbox.of(event))
+        return messages[0].id if messages else ""
+
+    def lost(self, besides: list[Any]) -> list[Received]:
+        """What no queue holds and no turn has, nor any of these events."""
+        known = queued_ids(self.adapter, self.runner, self.inbox)
+        for event in besides:
+            for each in self.inbox.of(event):
+                known.add(each.id)
+        return self.inbox.book.lost(self.key, known)
 
 
 def queued_ids(adapter: Any, runner: Any, inbox: GatewayInbox) -> set[str]:
@@ -16,51 +77,11 @@ def queued_ids(adapter: Any, runner: Any, inbox: GatewayInbox) -> set[str]:
         events += overflow
     for state in adapter._text_debounce_store().values():
         events.append(state.event)
+    # Those two are not in every adapter, nor in a runner that has started.
     events += getattr(adapter, "_pending_text_batches", {}).values()
     events += getattr(runner, "_startup_restore_queue", None) or ()
-    return {each.id for event in events for each in inbox.of(event)}
-
-
-def take_waiting(adapter: Any, runner: Any, key: str) -> list[Any]:
-    """Empties the queue of a chat; what was in it, the next one first."""
-    events = []
-    slot = adapter._pending_messages.pop(key, None)
-    if slot is not None:
-        events.append(slot)
-    events += runner._queued_events.pop(key, ())
-    return events
-
-
-def put_waiting(adapter: Any, runner: Any, key: str, events: list[Any]) -> None:
-    """Fills the queue of a chat, which is empty."""
-    if events:
-        adapter._pending_messages[key] = events[0]
-    if events[1:]:
-        runner._queued_events[key] = events[1:]
-
-
-def insert_by_arrival(events: list[Any], event: Any, inbox: GatewayInbox) -> None:
-    """Puts an event before the first of those that came in after it. What has no receipt, a word of
-    Hermes' own, stays where it is.
-    """
-    came = _arrival(event, inbox)
-    for place, other in enumerate(events):
-        if came and came < _arrival(other, inbox):
-            events.insert(place, event)
-            return
-    events.append(event)
-
-
-def _arrival(event: Any, inbox: GatewayInbox) -> str:
-    """The id of the first message of an event, which begins with the time of its receipt."""
-    return min((each.id for each in inbox.of(event)), default="")
-
-
-def is_idle(adapter: Any, key: str) -> bool:
-    """Whether nothing of this chat runs or is about to."""
-    return key not in adapter._active_sessions
-
-
-def is_starting(runner: Any) -> bool:
-    """Whether the gateway still holds back what comes in."""
-    return bool(getattr(runner, "_startup_restore_in_progress", False))
+    ids = set()
+    for event in events:
+        for each in inbox.of(event):
+            ids.add(each.id)
+    return ids

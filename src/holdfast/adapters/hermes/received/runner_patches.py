@@ -11,16 +11,10 @@ from holdfast.adapters.hermes.received.gateway import (
     current,
     inbox_for,
     inboxes,
-    platform_base,
     set_gateway,
     settle_unqueued,
 )
-from holdfast.adapters.hermes.received.queues import (
-    insert_by_arrival,
-    put_waiting,
-    queued_ids,
-    take_waiting,
-)
+from holdfast.adapters.hermes.received.queues import Chat, queued_ids
 
 ASKED_FOR = ("session_reset", "resume")
 """Why Hermes lets go of what is queued, where a user has asked for it."""
@@ -149,9 +143,10 @@ def _enqueueing(enqueue: Any) -> Any:
         for each in inbox.of(queued_event):
             each.was_queued = True
         # Not into a free slot: it would pass those that wait in the list behind it.
-        waiting = take_waiting(adapter, self, session_key)
-        insert_by_arrival(waiting, queued_event, inbox)
-        put_waiting(adapter, self, session_key, waiting)
+        chat = Chat(session_key, adapter, self, inbox)
+        waiting = chat.take_waiting()
+        chat.insert(waiting, queued_event)
+        chat.put_waiting(waiting)
 
     return _enqueue_fifo
 
@@ -161,18 +156,14 @@ def _promoting(promote: Any) -> Any:
     def _promote_queued_event(
         self: Any, session_key: str, adapter: Any, pending_event: Any
     ) -> Any:
-        source = pending_event.source if pending_event is not None else None
+        source = None
+        if pending_event is not None:
+            source = pending_event.source
         inbox = inbox_for(source)
         if inbox is None or adapter is None:
             return promote(self, session_key, adapter, pending_event)
-        return put_back.between_turns(
-            pending_event,
-            adapter,
-            session_key,
-            runner=self,
-            inbox=inbox,
-            base=platform_base(),
-        )
+        chat = Chat(session_key, adapter, self, inbox)
+        return put_back.between_turns(chat, pending_event)
 
     return _promote_queued_event
 
@@ -197,7 +188,7 @@ def _draining(drain: Any) -> Any:
         drained = int(await drain(self))
         for inbox in inboxes():
             await asyncio.to_thread(inbox.load)
-            await put_back.at_start(runner=self, inbox=inbox, base=platform_base())
+            await put_back.at_start(self, inbox)
         return drained
 
     return _drain_startup_restore_queue

@@ -36,7 +36,9 @@ def steered(agent: Any, some: list[Received], text: str) -> None:
     for each in some:
         each.is_held = True
         each.was_queued = True
-    agent.__dict__.setdefault(_BUFFER, []).append((text.strip(), some))
+    buffer = agent.__dict__.setdefault(_BUFFER, [])
+    # As Hermes has it: stripped of blanks, and joined with line breaks later.
+    buffer.append((text.strip(), some))
 
 
 def taken_up(agent: Any) -> list[Received]:
@@ -62,6 +64,7 @@ def _emptied(agent: Any) -> list[Received]:
     for _, received in agent.__dict__.pop(_BUFFER, []):
         some += received
     for each in some:
+        # Whoever looks for lost messages may find it from now on.
         each.is_held = False
     return some
 
@@ -84,18 +87,25 @@ def _are_joined(texts: list[str], words: Any) -> bool:
     """
     if not texts or len(words) != len("\n".join(texts)):
         return False
-    return all(text in words for text in texts)
+    for text in texts:
+        if text not in words:
+            return False
+    return True
 
 
 def interrupted(agent: Any, some: list[Received], text: Any) -> None:
     """These messages have set the agent's interrupt flag."""
+    for each in some:
+        # Where the gateway and its adapter are not of one mind, the flag is all that has the words:
+        # Hermes goes on with them if the agent sees it in time.
+        each.was_queued = True
     agent.__dict__[_INTERRUPT] = (text, some)
 
 
 def interrupting(agent: Any) -> tuple[Any, list[Received]]:
     """The words that have set the interrupt flag since the last turn began, and their messages."""
-    found: tuple[Any, list[Received]] = agent.__dict__.pop(_INTERRUPT, (None, []))
-    return found
+    words, some = agent.__dict__.pop(_INTERRUPT, (None, []))
+    return words, some
 
 
 def fate_of_words(frame: Any) -> Literal["seen", "kept", "handed back"]:
@@ -104,9 +114,13 @@ def fate_of_words(frame: Any) -> Literal["seen", "kept", "handed back"]:
     """
     if frame.f_code.co_name == "finalize_turn":
         return "handed back"
-    messages = frame.f_locals.get("messages") or []
-    last = frame.f_locals.get("num_tool_msgs") or len(messages)
+    known = frame.f_locals
+    messages = known.get("messages") or []
+    # One caller tells how many results there are, the other looks through its whole list.
+    last = known.get("num_tool_msgs") or len(messages)
     for message in messages[-last:]:
-        if isinstance(message, dict) and message.get("role") == "tool":
+        if not isinstance(message, dict):
+            continue
+        if message.get("role") == "tool":
             return "seen"
     return "kept"

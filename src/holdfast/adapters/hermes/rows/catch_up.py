@@ -36,12 +36,15 @@ def last_turn(session: Session) -> LastTurn:
     """The last turn of a session; a turn whose process is gone is ended first. What it had taken and
     not used waits in the session again, and still is what it was about.
     """
-    given_back = {message.id for message in session.pending()}
+    given_back = set()
+    for message in session.pending():
+        given_back.add(message.id)
     head = session.head()
     window = WINDOW
     while True:
         after = max(0, head - window)
         number, started, end = _found(session, after)
+        # Long turns are rare: most are within the first window.
         if number is not None or after == 0:
             break
         window *= 4
@@ -63,9 +66,13 @@ def _found(session: Session, after: int) -> tuple[int | None, int, str | None]:
     started, end = 0, None
     for entry in session.entries(after):
         if entry.kind == "turn":
-            number, started, end = entry.turn, entry.seq, None
-        elif entry.kind == "end" and entry.turn == number and end is None:
-            end = note_of("end", entry.note).end
+            number = entry.turn
+            started = entry.seq
+            end = None
+        # Its first end counts: a turn that was taken over may end once more.
+        elif entry.kind == "end" and entry.turn == number:
+            if end is None:
+                end = note_of("end", entry.note).end
     return number, started, end
 
 
@@ -102,6 +109,10 @@ def missing(stored: Sequence[Row], rows: Sequence[Row]) -> int:
 def _is_row_of(row: Row, message: Row) -> bool:
     if row.role != message.role:
         return False
-    said, written = message.text.strip(), row.text.strip()
+    # Hermes strips what it writes, and what it loads.
+    said = message.text.strip()
+    written = row.text.strip()
+    if written == said:
+        return True
     # A row of an answer may say more than was streamed of it, never less.
-    return written == said or (bool(said) and written.startswith(said))
+    return bool(said) and written.startswith(said)

@@ -100,11 +100,17 @@ class Conversation:
 
     def _bind(self, said: list[Said]) -> None:
         """Finds which of the new dicts are stored already, and stores those of the running turn."""
-        fresh = [each for each in said if not self._list.has(each[0])]
+        fresh = []
+        for each in said:
+            if not self._list.has(each[0]):
+                fresh.append(each)
         self._bind_asked(fresh)
         self._bind_joined(said)
         of_turn = self._of_turn(said)
-        own = {id(live) for live, _ in of_turn}
+        # By their addresses: equal words are two messages (I-2).
+        own = set()
+        for live, _ in of_turn:
+            own.add(id(live))
         last = self._last_answer(of_turn)
         # One after the other, in the order of the list: the log has them in that order, too.
         for live, words in fresh:
@@ -136,7 +142,9 @@ class Conversation:
         for live, _ in reversed(of_turn):
             if live.get("role") == "assistant":
                 # One that is known has had its stream.
-                return None if self._list.has(live) else live
+                if self._list.has(live):
+                    return None
+                return live
         return None
 
     def _add(self, live: Live, words: Payload) -> None:
@@ -148,29 +156,42 @@ class Conversation:
         self._list.bind(live, [words.copy()])
 
     def _bind_asked(self, fresh: list[Said]) -> None:
-        asked = [live for live, _ in fresh if live.get("role") == "user"]
-        if asked and self._asked:
-            self._before = asked[-1]
-            self._list.bind(asked[-1], self._asked)
+        asked: Live | None = None
+        for live, _ in fresh:
+            if live.get("role") == "user":
+                asked = live
+        if asked is not None and self._asked:
+            # The last of them: those before it are of a history that was loaded.
+            self._before = asked
+            self._list.bind(asked, self._asked)
             self._asked = []
 
     def _bind_joined(self, said: list[Said]) -> None:
         """Hermes joins a question to one that had no answer, and takes its dict away."""
-        words = "\n\n".join(_text(each) for each in self._asked)
+        texts = []
+        for each in self._asked:
+            texts.append(_text(each))
+        words = "\n\n".join(texts)
+        if not words:
+            return
         for live, now in reversed(said):
-            is_user = words and now["role"] == "user"
-            if is_user and _text(now).endswith(f"\n\n{words}"):
+            if now["role"] != "user":
+                continue
+            if _text(now).endswith(f"\n\n{words}"):
                 self._before = live
                 self._asked = []
                 return
 
     def _spoken_as(self, words: Payload) -> Speech | None:
         text = _text(words)
-        if words["role"] != "assistant":
+        if words["role"] != "assistant" or not text:
             return None
-        spoken = [*self._unclaimed, *filter(None, (self._speech,))]
+        # The oldest first: of two equal answers, the first dict is the first one.
+        spoken = list(self._unclaimed)
+        if self._speech is not None:
+            spoken.append(self._speech)
         for speech in spoken:
-            if text and speech.text.strip() == text:
+            if speech.text.strip() == text:
                 return speech
         return None
 
@@ -182,13 +203,16 @@ class Conversation:
             self._unclaimed.remove(speech)
         # Hermes gives an answer that was cut off no reason for its end.
         finish = live.get("finish_reason")
-        speech.close(words, finish=str(finish) if finish else None)
+        if finish is not None:
+            finish = str(finish) or None
+        speech.close(words, finish=finish)
         self._list.bind(live, [speech.payload()])
 
     def _bind_cut(self, live: Live, words: Payload) -> bool:
+        if words["role"] != "assistant":
+            return False
         for payload in self._cut_before:
-            is_answer = words["role"] == "assistant"
-            if is_answer and _text(payload) == _text(words):
+            if _text(payload) == _text(words):
                 self._cut_before.remove(payload)
                 self._list.bind(live, [payload])
                 return True

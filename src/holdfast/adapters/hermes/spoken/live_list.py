@@ -37,7 +37,9 @@ when it was loaded again. The reason for its end is not among them: a stream not
 
 def plain(live: Live, content: Any = None) -> Payload:
     """What a dict of Hermes says; with a `content`, that in the place of its own."""
-    words = live.get("content") if content is None else content
+    words = content
+    if content is None:
+        words = live.get("content")
     said: Payload = {"role": live.get("role"), "content": _content(words)}
     for key in _KEPT:
         value = live.get(key)
@@ -66,12 +68,12 @@ def unmerged(said: list[Said]) -> list[Said]:
 
 def _is_joined(copies: list[Payload], words: Payload) -> bool:
     """Whether one of these two wordings of a user's message is the other with more joined to it."""
-    before, now = copies[0]["content"], words["content"]
-    if (
-        words["role"] != "user"
-        or not isinstance(before, str)
-        or not isinstance(now, str)
-    ):
+    before = copies[0]["content"]
+    now = words["content"]
+    if words["role"] != "user":
+        return False
+    # Parts with pictures are never joined.
+    if not isinstance(before, str) or not isinstance(now, str):
         return False
     return now.startswith(f"{before}\n\n") or before.startswith(f"{now}\n\n")
 
@@ -91,7 +93,9 @@ def _content(words: Any) -> Any:
     # A tool's result with pictures in it: its row has the summary, too.
     if isinstance(words, dict):
         summary = words.get("text_summary")
-        return summary if isinstance(summary, str) else json.dumps(_json(words))
+        if isinstance(summary, str):
+            return summary
+        return json.dumps(_json(words))
     return _json(words)
 
 
@@ -131,7 +135,9 @@ class LiveList:
         known: dict[int, _Known] = {}
         payloads: list[Payload] = []
         for live, words in said:
-            entry = self._known.get(id(live)) or _Known(live, [words])
+            entry = self._known.get(id(live))
+            if entry is None:
+                entry = _Known(live, [words])
             # Joined to another since, or taken apart again: as a copy of its own it is known by its
             # parts, while a known object would be one message that was reworded.
             if entry.is_presented and _is_joined(entry.copies, words):

@@ -28,7 +28,9 @@ class Speech:
     def say(self, text: str) -> None:
         """Stores the next piece; raises when that can't be done."""
         # Hermes puts a blank line before what is said after a tool, for the screen alone.
-        kept = text if self.text else text.lstrip("\n")
+        kept = text
+        if not self.text:
+            kept = text.lstrip("\n")
         if kept:
             self._stream.push(_chunk({"content": kept}))
             self.text += kept
@@ -37,6 +39,7 @@ class Speech:
         """The message is stored as one. `said` is what Hermes made of it, with its calls. Without a
         `finish` it is stored as cut off.
         """
+        # It is closed where it is cut and where Hermes writes it, whichever comes first.
         if self.is_closed:
             return
         self.is_closed = True
@@ -59,7 +62,9 @@ def _counted(besides: Payload) -> dict[str, Any]:
         return besides
     counted = []
     for index, call in enumerate(calls):
-        counted.append({**call, "index": index} if isinstance(call, dict) else call)
+        if isinstance(call, dict):
+            call = {**call, "index": index}
+        counted.append(call)
     return {**besides, "tool_calls": counted}
 
 
