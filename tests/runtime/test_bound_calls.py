@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.domain.approval import digests_of, judge_call
 from holdfast.domain.turn import Ask
-from holdfast.errors import NotApproved
+from holdfast.errors import BadArgument, NotApproved, NotFound
 from looking import other_handle
 from procs import child
 
@@ -66,10 +66,10 @@ def refused(turn, euros=80):
     return told.value.why
 
 
-def made(*calls):
+def made(*calls, name="pay"):
     """An assistant's message with these calls, each an id and its arguments."""
     tool_calls = [
-        {"id": id, "type": "function", "function": {"name": "pay", "arguments": text}}
+        {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
         for id, text in calls
     ]
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
@@ -318,6 +318,123 @@ def test_a_call_that_the_model_makes_is_bound_like_any_other(session, spoken):
     session.decide("c1", False, by="ann")
     with session.turn("Go on.") as turn:
         assert "denied" in refused(turn, 9999)
+
+
+def states(session):
+    return [(call.name, call.state) for call in session.calls()]
+
+
+def test_a_call_that_was_answered_waits_no_more(session):
+    """What somebody answered in place of the tool is its outcome: nobody can approve it, and nobody
+    is given it to run.
+    """
+    with session.turn("Pay.") as turn:
+        pay(turn, needs_approval=True)
+        turn.result("c1", "The user said: leave it.")
+        assert "done" in refused(turn)
+    with pytest.raises(NotFound, match="it was answered"):
+        session.decide("c1", True, by="ann")
+    assert states(session) == [("pay", "done")]
+    with session.turn() as turn:
+        assert turn.calls() == []
+        assert "done" in refused(turn)
+    assert session.compact("All of it.", keep_turns=0) is not None, "nothing waits"
+    with session.turn("Pay.") as turn:
+        assert "done" in refused(turn)
+
+
+@pytest.mark.parametrize("answered_in", ["its own turn", "a later turn"])
+def test_a_call_that_was_approved_and_then_answered_is_not_run(session, answered_in):
+    with session.turn("Pay.") as turn:
+        pay(turn, needs_approval=True)
+        session.decide("c1", True, by="ann")
+        if answered_in == "its own turn":
+            turn.result("c1", "Paid by hand.")
+    with session.turn("Did it.") as turn:
+        if answered_in == "a later turn":
+            turn.result("c1", "Paid by hand.")
+        assert turn.calls() == []
+        assert "done" in refused(turn)
+    with session.turn() as turn:
+        assert turn.calls() == []
+    assert states(session) == [("pay", "done")]
+    with session.fork().turn() as turn:
+        assert "done" in refused(turn)
+
+
+@pytest.mark.parametrize("needs_approval", [False, True])
+def test_a_call_that_the_model_makes_while_another_of_its_id_waits_is_a_new_question(
+    session, needs_approval
+):
+    """FAULTS E4: models that count from call_0 in every answer."""
+    with session.turn("Pay.") as turn:
+        turn.add(made(("c1", '{"euros": 80}')))
+        assert pay(turn, needs_approval=True).waiting
+    with session.turn("And the weather?") as turn:
+        turn.add(made(("c1", '{"city": "Rome"}'), name="weather"))
+        [call] = turn.calls()
+        asked = turn.call(call.name, call.arguments, call_id="c1", needs_approval=needs_approval)
+        assert asked.waiting
+        assert turn.calls() == []
+        assert pay(turn).waiting, "the first question stands"
+        assert "other arguments" in refused(turn, 9999)
+        with pytest.raises(BadArgument, match="several calls"):
+            session.decide("c1", True, by="ann")
+        session.decide("c1", True, by="ann", message=call.message)
+        assert not turn.call(call.name, call.arguments, call_id="c1").waiting
+        turn.result("c1", "Sunny.")
+    assert states(session) == [("pay", "waiting"), ("weather", "done")]
+    session.decide("c1", True, by="ann")
+    with session.turn() as turn:
+        [call] = turn.calls()
+        assert call.name == "pay"
+        assert not pay(turn).waiting
+        turn.result("c1", "paid")
+    assert states(session) == [("pay", "done"), ("weather", "done")]
+
+
+def test_the_same_call_made_again_while_it_waits_is_asked_about_by_itself(session):
+    for _ in range(2):
+        with session.turn("Pay.") as turn:
+            turn.add(made(("c1", '{"euros": 80}')))
+            assert pay(turn, needs_approval=True).waiting
+            assert turn.calls() == []
+            assert pay(turn).waiting
+    assert states(session) == [("pay", "waiting")] * 2
+    first, second = (call.message for call in session.calls())
+    session.decide("c1", False, by="ann", message=first)
+    with pytest.raises(NotFound, match="denied"):
+        session.decide("c1", True, by="ann", message=first)
+    assert states(session) == [("pay", "denied"), ("pay", "waiting")]
+    session.decide("c1", True, by="ann", message=second)
+    with session.turn() as turn:
+        assert not pay(turn).waiting
+        assert "used" in refused(turn)
+
+
+def test_a_question_is_about_the_call_that_has_its_arguments(session):
+    """Tools run side by side: of two calls with one id, the second may be asked about first."""
+    with session.turn("Pay both.") as turn:
+        turn.add(made(("c1", '{"euros": 1}'), ("c1", '{"euros": 2}')))
+        assert pay(turn, 2, needs_approval=True).waiting
+        assert [call.state for call in session.calls()] == ["open", "waiting"]
+        assert pay(turn, 1, needs_approval=True).waiting
+        assert [call.state for call in session.calls()] == ["waiting", "waiting"]
+
+
+def test_asyncio_decides_about_the_call_of_one_message(where):
+    async def story():
+        async with holdfast.open_async(where) as store:
+            session = await store.session("k")
+            for _ in range(2):
+                async with session.turn("Pay.") as turn:
+                    await turn.add(made(("c1", "{}")))
+                    await turn.call("pay", {}, call_id="c1", needs_approval=True)
+            first = (await session.calls())[0].message
+            await session.decide("c1", True, by="ann", message=first)
+            return [call.state for call in await session.calls()]
+
+    assert asyncio.run(story()) == ["approved", "waiting"]
 
 
 def test_asyncio_refuses_alike(where):

@@ -2,9 +2,11 @@
 
 A call id that was ever put to somebody for approval is bound. The same call, approved and not
 started yet, may be started once. Everything else waits, or is refused with the reason: there is no
-way to run a bound call but through an approval of exactly this name and these arguments. An id that
-was never asked about is the caller's own affair, but for one thing: what was started or finished in
-a turn is not started again in it.
+way to run a bound call but through an approval of exactly this name and these arguments. A call
+that was answered meanwhile, by anybody, is done: it waits no more and no approval starts it. A call
+that the model has made anew with a bound id is a question of its own, whatever became of the one
+before. An id that was never asked about is the caller's own affair, but for one thing: what was
+started or finished in a turn is not started again in it.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.domain.message import freeze
-from holdfast.domain.turn import Ask
+from holdfast.domain.turn import Ask, Place
 
 Here = Literal["started", "done"]
 """What the turn knows of a call id that the model has not made anew."""
@@ -68,27 +70,28 @@ def judge_call(
     digests: Collection[str],
     *,
     needs_approval: bool,
-    is_made: bool = False,
+    made: Collection[str] | None = None,
     here: Here | None = None,
     was_asked: bool = False,
-    answered: Collection[tuple[str, int]] = (),
+    answered: Collection[Place] = (),
 ) -> Verdict:
     """What is to be done about a call with one of these digests.
 
     `asks` are those for its id, oldest first, without those that the view has gone back from.
-    `is_made`: the model has made this call in this turn, and nobody has started it. `was_asked`:
-    somebody was asked about this id where `asks` do not tell of it, before a reset or a rewind.
-    `answered`: places of calls that have an outcome.
+    `made`: the digests of the calls of this id that the model has made in this turn and nobody has
+    started; None when there are none. `was_asked`: somebody was asked about this id where `asks` do
+    not tell of it, before a reset or a rewind. `answered`: places of calls that have an outcome.
     """
+    is_made = made is not None
     fitting = [ask for ask in asks if ask.digest in digests]
+    standing = unanswered(asks, answered)
     # The latest: an id is reused, and an earlier approval was for an earlier call.
     for ask in reversed(fitting):
-        if ask.may_start:
+        if ask.may_start and ask in standing:
             return Verdict("use", ask)
-    waiting = [ask for ask in asks if ask.approved is None]
-    # One at a time, so that a decision about an id is a decision about what was shown.
-    if waiting:
-        return _about_waiting(waiting[-1], digests)
+    waiting = [ask for ask in standing if ask.approved is None]
+    if waiting and not _is_another(made, waiting, digests):
+        return _about_waiting(waiting, digests)
     if needs_approval:
         return Verdict("ask")
     if asks or was_asked:
@@ -105,14 +108,35 @@ def judge_call(
     return Verdict("refuse", why="it was started in this turn already")
 
 
-def _about_waiting(ask: Ask, digests: Collection[str]) -> Verdict:
-    if ask.digest in digests:
-        return Verdict("wait", ask)
+def unanswered(asks: Sequence[Ask], answered: Collection[Place]) -> list[Ask]:
+    """Those that are still questions: a call that has an outcome is neither approved nor run."""
+    return [ask for ask in asks if (ask.message, ask.index) not in answered]
+
+
+def _is_another(
+    made: Collection[str] | None, waiting: Sequence[Ask], digests: Collection[str]
+) -> bool:
+    """Whether a call that the model has made anew is meant, and none of those that wait."""
+    if made is None:
+        return False
+    # The same question once more is for the one that waits, unless the model has made just
+    # this call again.
+    if any(ask.digest in digests for ask in waiting):
+        return any(digest in digests for digest in made)
+    return True
+
+
+def _about_waiting(waiting: Sequence[Ask], digests: Collection[str]) -> Verdict:
+    for ask in reversed(waiting):
+        if ask.digest in digests:
+            return Verdict("wait", ask)
+    # What the agent calls by itself is asked about one at a time under an id: a decision is
+    # about what was shown.
     return Verdict("refuse", why="it waits for approval with other arguments")
 
 
 def _why(
-    asks: Sequence[Ask], fitting: Sequence[Ask], answered: Collection[tuple[str, int]]
+    asks: Sequence[Ask], fitting: Sequence[Ask], answered: Collection[Place]
 ) -> str:
     if not asks:
         return "it was asked for before the session was reset or rewound"

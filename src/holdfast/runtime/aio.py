@@ -221,12 +221,18 @@ class AsyncSession:
         return arun(label(self._log, message_id, labels))
 
     def decide(
-        self, call_id: str | int, approved: bool, *, by: str | int
+        self,
+        call_id: str | int,
+        approved: bool,
+        *,
+        by: str | int,
+        message: str | None = None,
     ) -> Awaitable[None]:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is
-        used once.
+        used once. `message` is the id of the message that makes the call, where several calls with
+        this id wait.
         """
-        return arun(decide(self._log, call_id, approved, by))
+        return arun(decide(self._log, call_id, approved, by, message))
 
     def compact(
         self, summary: "Summary", *, keep_turns: int = 4

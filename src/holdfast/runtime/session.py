@@ -187,11 +187,19 @@ class Session:
         """
         run(label(self._log, message_id, labels))
 
-    def decide(self, call_id: str | int, approved: bool, *, by: str | int) -> None:
+    def decide(
+        self,
+        call_id: str | int,
+        approved: bool,
+        *,
+        by: str | int,
+        message: str | None = None,
+    ) -> None:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is
-        used once.
+        used once. `message` is the id of the message that makes the call, where several calls with
+        this id wait.
         """
-        run(decide(self._log, call_id, approved, by))
+        run(decide(self._log, call_id, approved, by, message))
 
     def compact(
         self, summary: "Summary", *, keep_turns: int = 4

@@ -11,7 +11,14 @@ from holdfast.domain.entry import Compacted, Edit
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import ranges
 from holdfast.domain.message import thaw
-from holdfast.domain.repair import Messages, StoredMessage, calls_of, pair, seqs_of
+from holdfast.domain.repair import (
+    Messages,
+    Pairs,
+    StoredMessage,
+    calls_of,
+    pair,
+    seqs_of,
+)
 
 
 def cut(order: Messages, *, keep_turns: int) -> int:
@@ -106,18 +113,31 @@ def boundaries(order: Messages) -> list[bool]:
                 rule_out(latest[answer], index)
         for call in message.note.calls:
             latest[call.id] = index
-        if message.waiting:
-            # A summary can't wait for an approval: nothing from here on is covered.
-            first_waiting = min(first_waiting, index)
     # Ids are reused (FAULTS E4): which call a result answers is for the pairing to say.
-    for (call_at, _), (result_at, _) in pair(order).items():
+    pairs = pair(order)
+    for (call_at, _), (result_at, _) in pairs.items():
         rule_out(call_at, result_at)
+    for index, message in enumerate(order):
+        if _waits(index, message, pairs):
+            # A summary can't wait for an approval: nothing from here on is covered.
+            first_waiting = index
+            break
     open_stretches = 0
     found = []
     for index in range(len(order) + 1):
         open_stretches += stretches[index]
         found.append(open_stretches == 0 and index <= first_waiting)
     return found
+
+
+def _waits(index: int, message: StoredMessage, pairs: Pairs) -> bool:
+    """Whether a call of this message waits for approval, and was not answered meanwhile."""
+    if not message.waiting:
+        return False
+    for place, call in enumerate(calls_of(message)):
+        if call.id in message.waiting and (index, place) not in pairs:
+            return True
+    return False
 
 
 def covering(log: Log, covered: Collection[str]) -> Compacted | None:

@@ -1,35 +1,66 @@
 """Approving or denying a tool call that waits for somebody to decide (I-22)."""
 
+from holdfast.domain.approval import unanswered
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Decided, Draft
 from holdfast.domain.message import target_of
 from holdfast.domain.turn import Ask
 from holdfast.engine.protocol import Write
-from holdfast.errors import NotFound
+from holdfast.errors import BadArgument, NotFound
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.turns.turn_calls import answered
 
 
 def decide(
-    session: SessionLog, call_id: Checked, approved: bool, by: Checked
+    session: SessionLog,
+    call_id: Checked,
+    approved: bool,
+    by: Checked,
+    message: Checked = None,
 ) -> Plan[None]:
-    """Answers the newest call of this id that waits. A denial is also the call's outcome."""
+    """Answers the call of this id that waits, or with `message` the one that this message makes. A
+    denial is also the call's outcome.
+    """
     while True:
         # The whole history: the error for a call that was decided on before the last
         # compaction says so, and not that nobody knows it.
         log = yield from read(session.history)
         with session.lock:
             asked = log.asks.about(call_id)
-            waiting = [ask for ask in asked if ask.approved is None]
+            if message is not None:
+                asked = [ask for ask in asked if ask.message == message]
+            undecided = [ask for ask in asked if ask.approved is None]
+            # A call that was answered meanwhile is done: there is nothing to decide.
+            done = answered(log, call_id) if undecided else set()
+            waiting = unanswered(undecided, done)
             head = log.head
         if not waiting:
             hint = _why_none_waits(asked)
             raise NotFound(what="call that waits for approval", name=call_id, hint=hint)
-        drafts = _decision(session, waiting[-1], approved, by)
+        ask = _one_of(waiting, call_id, message)
+        drafts = _decision(session, ask, approved, by)
         # Guarded by the head: if anything was written since, another decision may have been.
         write = Write(session.id, drafts=drafts, head=head)
         if (yield from session.commit_or_retry(write)) is not None:
             return
+
+
+def _one_of(waiting: list[Ask], call_id: str, message: str | None) -> Ask:
+    """The call that is meant. Models use ids again (FAULTS E4), and a decision about one call must
+    not fall on another that nobody was shown.
+    """
+    makers = {ask.message for ask in waiting}
+    if len(makers) > 1:
+        raise BadArgument(
+            parameter="message",
+            takes="the id of the message that makes the call (`ToolCall.message`): several calls"
+            f" {call_id!r} wait for approval",
+            given=str(message),
+        )
+    # No provider takes one id twice in a message. Where it happens, each decision is for the first
+    # of them that waits.
+    return min(waiting, key=lambda ask: ask.index)
 
 
 def _decision(
@@ -59,4 +90,6 @@ def _why_none_waits(asked: list[Ask]) -> str:
     """The hint for somebody who wants to answer a call that does not wait."""
     if not asked:
         return "Session.calls() lists those that wait"
+    if asked[-1].approved is None:
+        return "it was answered before anybody decided"
     return "it was approved before" if asked[-1].approved else "it was denied before"

@@ -7,10 +7,10 @@ answered is in the log. All of it is safe to use from several threads: tools run
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.domain.approval import Here
+from holdfast.domain.approval import Here, digests_of
 from holdfast.domain.log.fold import Log
 from holdfast.domain.message import Call, MessageNote
 from holdfast.domain.repair import StoredMessage, calls_of, pair
@@ -93,12 +93,11 @@ class CallBook:
                 if not call.answered:
                     yield call
 
-    def _made(self, call_id: str) -> OpenCall | None:
-        """The first call of this id that the model has made and nobody has started."""
+    def _made(self, call_id: str) -> Iterator[OpenCall]:
+        """The calls of this id that the model has made and nobody has started."""
         for call in self._unanswered(call_id):
             if not call.started:
-                return call
-        return None
+                yield call
 
     def note(self, message: str, note: MessageNote) -> None:
         """A message of the turn was stored, with these calls and these answers."""
@@ -142,7 +141,12 @@ class CallBook:
     def is_made(self, call_id: str) -> bool:
         """Whether the model has made a call of this id that nobody has started."""
         with self._lock:
-            return self._made(call_id) is not None
+            return next(self._made(call_id), None) is not None
+
+    def made(self, call_id: str) -> list[Place]:
+        """The places of the calls of this id that the model has made and nobody has started."""
+        with self._lock:
+            return [(call.message, call.index) for call in self._made(call_id)]
 
     def here(self, call_id: str) -> Here | None:
         """What became of this id in this turn."""
@@ -153,14 +157,23 @@ class CallBook:
         return "done" if newest.answered else "started"
 
     def begin(
-        self, call_id: str, message: str, *, asks: bool
+        self,
+        call_id: str,
+        message: str,
+        *,
+        asks: bool,
+        among: Collection[Place] = (),
     ) -> tuple[OpenCall, bool] | None:
         """The call to be started or asked about, the model's own or a new one in `message`, and
-        whether it is new. None when another thread has begun it just now: of several, one starts a
-        call.
+        whether it is new. `among`: where just one of these calls of the model's is meant. None when
+        another thread has begun it just now: of several, one starts a call.
         """
         with self._lock:
-            call = self._made(call_id)
+            call = next(self._made(call_id), None)
+            if among:
+                call = self._first_among(call_id, among)
+                if call is None:
+                    return None
             is_new = call is None
             if call is None:
                 # What is in the log already may be asked about once more, but not started.
@@ -175,6 +188,12 @@ class CallBook:
             call.waiting = asks
             call.storing = True
             return call, is_new
+
+    def _first_among(self, call_id: str, places: Collection[Place]) -> OpenCall | None:
+        for call in self._made(call_id):
+            if (call.message, call.index) in places:
+                return call
+        return None
 
     def stored(self, call: OpenCall) -> None:
         """It is in the log that this call was begun."""
@@ -256,10 +275,12 @@ def to_run(session: SessionLog, number: int, begun: set[Place]) -> list[CallToRu
     log = session.log()
     with session.lock:
         since = log.since_turn(number)
-        done = begun | _paired(since)
+        approved = _approved(log)
+        # What was approved may have been answered in any turn since it was made.
+        done = begun | _paired(log.natural if approved else since)
         due = []
         # Each once: what was made and approved in this turn is in both.
-        for place in dict.fromkeys([*_approved(log), *_made_in(log, since, number)]):
+        for place in dict.fromkeys([*approved, *_made_in(log, since, number)]):
             ask = log.asks.get(place)
             if place not in done and (ask is None or ask.may_start):
                 due.append(place)
@@ -285,12 +306,33 @@ def _made_in(log: Log, since: Sequence[StoredMessage], number: int) -> Iterator[
 
 
 def _to_run(session: SessionLog, seen: StoredMessage, index: int) -> CallToRun:
+    call = seen.note.calls[index]
+    text = _arguments(session, seen, index)
+    return CallToRun(call.id, call.name, _parsed(text), seen.id)
+
+
+def _arguments(session: SessionLog, seen: StoredMessage, index: int) -> str:
     whole = session.with_payload(seen)
     said = [part for part in parts_of(whole.note, whole.body) if isinstance(part, Call)]
     # The payload of a placeholder has none of the calls that its note still names (I-25).
-    text = said[index].arguments if index < len(said) else ""
-    call = seen.note.calls[index]
-    return CallToRun(call.id, call.name, _parsed(text), seen.id)
+    return said[index].arguments if index < len(said) else ""
+
+
+def digests_at(
+    session: SessionLog, log: Log, places: Collection[Place]
+) -> Mapping[Place, str]:
+    """What an approval of each of these calls would be bound to."""
+    with session.lock:
+        makers = {seen.id: seen for seen in log.natural}
+        digests = {}
+        for message, index in places:
+            seen = makers.get(message)
+            if seen is not None:
+                # The call is handed to the tool as `{}` where the model said nothing.
+                text = _arguments(session, seen, index).strip() or "{}"
+                name = seen.note.calls[index].name
+                digests[message, index] = digests_of(name, text)[0]
+        return digests
 
 
 def _parsed(text: str) -> Any:

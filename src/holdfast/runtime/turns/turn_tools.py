@@ -1,19 +1,25 @@
 """The tools that a turn runs: each call is in the log before it is run, and answered once (I-22)."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.approval import Verdict, digests_of, judge_call
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Asked, CallStarted, Draft
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.reset_policy import asking_scope
-from holdfast.domain.turn import Ask, CallId, CallToRun
+from holdfast.domain.turn import Ask, CallId, CallToRun, Place
 from holdfast.errors import NotApproved, NotFound, OperatorNeeded
 from holdfast.formats import registry
 from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.turns.running_turn import RunningTurn
-from holdfast.runtime.turns.turn_calls import answered, to_run, was_asked
+from holdfast.runtime.turns.turn_calls import (
+    answered,
+    digests_at,
+    to_run,
+    was_asked,
+)
 from holdfast.runtime.turns.turn_messages import store_messages
 
 
@@ -34,11 +40,14 @@ def _call(
 ) -> Plan[CallId]:
     digests = digests_of(name, text)
     asks, is_bound = needs_approval, False
+    meant: list[Place] = []
     if call_id is None:
         # New and random: nobody can have been asked about it.
         call_id = "call_" + turn.session.world.chance(12).hex()
     else:
-        verdict, is_bound = yield from _judged(turn, call_id, digests, needs_approval)
+        verdict, is_bound, meant = yield from _judged(
+            turn, call_id, digests, needs_approval
+        )
         if verdict.act == "refuse":
             raise NotApproved(call_id=call_id, why=verdict.why)
         if verdict.act == "wait":
@@ -46,17 +55,28 @@ def _call(
         if verdict.ask is not None:
             return (yield from _use_approval(turn, verdict.ask))
         asks = verdict.act == "ask"
-    # The first time that an id is asked about binds it.
-    binds = digests[0] if asks else None
-    return (
-        yield from _begin(turn, call_id, name, text, digest=binds, bind=not is_bound)
-    )
+    question = None
+    if asks:
+        question = _Question(digests[0], not is_bound, meant)
+    return (yield from _begin(turn, call_id, name, text, question))
+
+
+class _Question(NamedTuple):
+    """What somebody is asked about: the `digest` of the call and its arguments. The first time that
+    an id is asked about `binds` it. `meant`: the calls of the model's that it may be.
+    """
+
+    digest: str
+    binds: bool
+    meant: list[Place]
 
 
 def _judged(
     turn: RunningTurn, call_id: str, digests: tuple[str, str], needs_approval: bool
-) -> Plan[tuple[Verdict, bool]]:
-    """What is to be done about this call, and whether its id was bound before."""
+) -> Plan[tuple[Verdict, bool, list[Place]]]:
+    """What is to be done about this call, whether its id was bound before, and which calls of the
+    model's have these arguments, if that matters.
+    """
     session = turn.session
     log = yield from read(session.log)
     with session.lock:
@@ -64,32 +84,36 @@ def _judged(
     is_bound = bool(asks)
     if not is_bound:
         is_bound = yield from read(partial(was_asked, session, call_id))
-    done: set[tuple[str, int]] = set()
+    done: set[Place] = set()
     if is_bound:
         # what was asked before the last compaction counts, too
         log = yield from read(session.history)
         with session.lock:
             asks = log.asks_of(call_id)
             done = answered(log, call_id)
+    made: Mapping[Place, str] | None = {} if turn.calls.is_made(call_id) else None
+    if made is not None and (is_bound or needs_approval):
+        # An approval is for what the model has said: which of its calls is it?
+        places = turn.calls.made(call_id)
+        made = yield from read(partial(digests_at, session, log, places))
     verdict = judge_call(
         asks,
         digests,
         needs_approval=needs_approval,
-        is_made=turn.calls.is_made(call_id),
+        made=made.values() if made is not None else None,
         here=turn.calls.here(call_id),
         was_asked=is_bound,
         answered=done,
     )
-    return verdict, is_bound
+    meant = [place for place, digest in (made or {}).items() if digest in digests]
+    return verdict, is_bound, meant
 
 
 def _begin(
-    turn: RunningTurn, id: str, name: str, text: str, *, digest: str | None, bind: bool
+    turn: RunningTurn, id: str, name: str, text: str, question: _Question | None
 ) -> Plan[CallId]:
-    """Stores that a call is started; or, with the `digest` of its arguments, that it is asked
-    about. `bind`: for the first time.
-    """
-    session, asks = turn.session, digest is not None
+    """Stores that a call is started; or, with a question, that it is asked about."""
+    session, asks = turn.session, question is not None
     payload = {
         "role": "assistant",
         "parts": [{"type": "call", "id": id, "name": name, "arguments": text}],
@@ -98,7 +122,8 @@ def _begin(
         role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),)
     )
     message = session.message(Spoken(note, freeze(payload)), turn=turn.number)
-    begun = turn.calls.begin(id, message.id.hex(), asks=asks)
+    among = question.meant if question is not None else ()
+    begun = turn.calls.begin(id, message.id.hex(), asks=asks, among=among)
     if begun is None:
         raise NotApproved(call_id=id, why="it was started in this turn already")
     call, is_new = begun
@@ -108,10 +133,10 @@ def _begin(
         drafts.append(message)
     elif not asks:
         drafts.append(_started(turn, id, call.message, call.index))
-    if digest is not None:
-        asked = Asked(id, call.message, digest, call.index)
+    if question is not None:
+        asked = Asked(id, call.message, question.digest, call.index)
         drafts.append(session.draft("ask", asked, turn=turn.number))
-        if bind:
+        if question.binds:
             event = (asking_scope(session.scope), id)
     try:
         yield from turn.write(*drafts, event=event)
