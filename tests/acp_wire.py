@@ -6,6 +6,7 @@ wire.said("s", sessionUpdate="agent_message_chunk", ...)    # what the client ge
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,17 @@ class Wire:
     """Both ends of one connection. `to_client` and `to_agent` are all that went there."""
 
     def __init__(
-        self, store: holdfast.Store, *, meet: bool = True, serves_load: bool = False
+        self,
+        store: holdfast.Store,
+        *,
+        meet: bool = True,
+        serves_load: bool = False,
+        key_of: Callable[[str], str] = "acp:toy:{}".format,
     ) -> None:
         self.store = store
         self.recording = Recording(serves_load=serves_load)
         self.problems: list[str] = []
-        storage = SessionStorage(store, lambda session: f"acp:toy:{session}")
+        storage = SessionStorage(store, key_of)
         self.recorder = Recorder(self.recording, storage, self.problems.append)
         self.to_client = b""
         self.to_agent = b""

@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from acp_wire import Wire, insist_valid, line
+from holdfast.adapters.acp.session_key import session_key
 from holdfast.testing import temporary_store
 
 
@@ -509,3 +510,16 @@ def test_a_number_and_its_digits_are_two_ids(wire: Wire) -> None:
     said = [each["content"] for each in wire.session().context("openai.chat")]
     assert said == ["One.", "First.", "Two.", "Second."]
     assert [turn.end for turn in wire.session().turns()] == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("session", ["", "\x00", "a\nb", "\ud800", "x" * 5000, "../..", "🙂"])
+def test_a_session_of_any_name_is_stored(store: holdfast.Store, session: str) -> None:
+    wire = Wire(store, key_of=lambda id: session_key("toy\n", id, place="here"))
+    assert wire.prompt("Hi.", session=session)
+    assert wire.text("Hello.", session=session, messageId="m1")
+    assert wire.end()
+    assert wire.problems == []
+    key = session_key("toy\n", session, place="here")
+    assert key != session_key("toy\n", session + "x", place="here")
+    said = [message.text for message in store.session(key, create=False).transcript()]
+    assert said == ["Hi.", "Hello."]

@@ -530,6 +530,45 @@ def test_what_can_be_no_header_is_refused_where_the_caller_sees_it(store, option
         Client(store=store, background=False, **option)
 
 
+@pytest.mark.parametrize(
+    "url", ["", "not a url", "ftp://x", "http://", "http://127.0.0.1:99999", "http://[::1", None, 7]
+)
+def test_an_address_that_is_none_is_refused_where_the_caller_sees_it(store, url):
+    with pytest.raises(BadArgument):
+        Client(url, store=store, background=False)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"threads": 0},
+        {"threads": "two"},
+        {"timeout_s": 0},
+        {"timeout_s": None},
+        {"grace_s": float("nan")},
+        {"grace_s": -1},
+        {"background": "no"},
+        {"on_problem": 7},
+    ],
+)
+def test_a_setting_that_can_not_work_is_refused_where_the_caller_sees_it(store, option):
+    with pytest.raises(BadArgument):
+        Client(store=store, **option)
+
+
+def test_what_is_no_list_of_objects_is_refused(client, store):
+    for parts in ([7], {"a": 1}, "x", 7):
+        with pytest.raises(BadArgument):
+            client.add_message(KEY, "user", parts=parts)
+    for messages in (None, 7, [7], ["x"], "xy", {"role": "user"}):
+        with pytest.raises(BadArgument):
+            client.add_messages(KEY, messages)
+    for value in (object(), float("nan"), "\ud800", {1, 2}):
+        with pytest.raises(BadArgument):
+            client.commit(KEY, metadata=value)
+    assert list(store.session(KEY).transcript()) == [] and client.unsent() == []
+
+
 def test_options_and_fields_that_nobody_knows_are_refused(client, store):
     with pytest.raises(TypeError, match="tokens"):
         Client(store=store, tokens=3)

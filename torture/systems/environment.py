@@ -14,7 +14,13 @@ def install(environment: Path, packages: list[str]) -> None:
         return
     print(f"installing {' '.join(packages)} (once) ...", file=sys.stderr, flush=True)
     venv.create(environment, clear=True, with_pip=True)
-    subprocess.run(
-        [environment / "bin" / "python", "-m", "pip", "install", "--quiet", *packages], check=True
-    )
+    pip = [environment / "bin" / "python", "-m", "pip", "install", "--progress-bar", "off"]
+    with subprocess.Popen([*pip, *packages], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            # It may take many minutes: who waits sees that something is done.
+            if line.startswith(("Collecting", "Installing")):
+                print(f"  {line.strip()[:100]}", file=sys.stderr, flush=True)
+    if running.returncode:
+        raise RuntimeError(f"pip ended with {running.returncode}")
     stamp.write_text("\n".join(packages))

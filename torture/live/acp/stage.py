@@ -208,7 +208,8 @@ def turns_of(session: holdfast.Session) -> list[Turn]:
         if message.turn is None and message.role == "tool":
             late.append(message)
             continue
-        if message.turn is None and message.labels.get("visible_to_model") is False:
+        is_hidden = message.labels.get("visible_to_model") is False
+        if is_hidden and (message.turn is None or "acp.answer" in message.labels):
             continue
         id = message.turn or message.id
         is_prompt = message.role == "user" and NUMBER.search(message.text)

@@ -18,7 +18,9 @@ from holdfast.adapters.openviking.client.options import (
     ClientSettings,
     MessageFields,
     Role,
+    insist_on_json,
     insist_on_role,
+    objects,
     opened,
     payload_of,
 )
@@ -110,7 +112,7 @@ class Client:
         self, session: AnySession, messages: Sequence[Mapping[str, Any]]
     ) -> list[str]:
         """Stores several messages in OpenViking's shape, all or none, and returns their ids."""
-        given = [dict(message) for message in messages]
+        given = objects("messages", messages)
         for message in given:
             insist_on_role(message.get("role"))
         log = self._log(session)
@@ -127,13 +129,8 @@ class Client:
         log = self._log(session)
         before = log.head()
         # All that is in the session by now is at or before its head.
-        request = CommitRequested(log.session.head(), options)
-        try:
-            id = log.request(request, event_id)
-        except TypeError as error:
-            raise BadArgument(
-                parameter="options", takes="JSON", given=str(error)
-            ) from None
+        request = CommitRequested(log.session.head(), insist_on_json(options))
+        id = log.request(request, event_id)
         self._wake(log)
         # An event that came before was asked for earlier in the log.
         return CommitHandle(

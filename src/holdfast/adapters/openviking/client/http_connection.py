@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -72,15 +72,15 @@ class HttpConnection:
         headers: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadArgument(
-                parameter="url", takes="an address, http://… or https://…", given=url
-            )
+        parts = _address(url)
         kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
         if parts.scheme == "https":
             kind = http.client.HTTPSConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._connection = kind(
+            parts.hostname or "",
+            parts.port,
+            timeout=timeout_s,
+        )
         self._prefix = parts.path.rstrip("/")
         self._headers = {"content-type": "application/json", **headers}
         self.made = 0
@@ -194,3 +194,21 @@ def _read(status: int, content: bytes) -> HttpAnswer:
         code if isinstance(code, str) else "",
         problem[:PROBLEM_MAX] if isinstance(problem, str) else "",
     )
+
+
+def _address(url: str) -> SplitResult:
+    """The parts of an address that a request can be sent to."""
+    takes = "an address, http://… or https://…"
+    given = repr(url)[:60]
+    refused = BadArgument(parameter="url", takes=takes, given=given)
+    if not isinstance(url, str):
+        raise refused
+    try:
+        parts = urlsplit(url)
+        # Looked at here: a port that is none is noticed when it is asked for.
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise refused from None
+    if parts.scheme not in ("http", "https") or not is_whole:
+        raise refused
+    return parts

@@ -10,11 +10,21 @@ import msgspec
 
 import holdfast
 from holdfast import AsyncSession, AsyncStore, Session, Store
-from holdfast.errors import BadArgument
+from holdfast.domain.arguments import flag, number, whole
+from holdfast.domain.message import freeze
+from holdfast.errors import BadArgument, InvalidMessage
 
 AnyStore = Store | AsyncStore | str | os.PathLike[str]
 AnySession = Session | AsyncSession | str
 Role = Literal["user", "assistant"]
+
+
+_RULES = {
+    "background": flag,
+    "timeout_s": number("seconds", most=86_400, above=0),
+    "grace_s": number("seconds", most=86_400),
+    "threads": whole(1, 64),
+}
 
 
 class ClientOptions(TypedDict, total=False):
@@ -48,6 +58,15 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 30
     threads: int = 2
     on_problem: Callable[[str, str], object] | None = None
+
+    def __post_init__(self) -> None:
+        # Here, where the caller sees it: a thread would fail over it later, or wait for ever.
+        for name, rule in _RULES.items():
+            rule(name, getattr(self, name))
+        if self.on_problem is not None and not callable(self.on_problem):
+            takes = "a function of a session's id and a sentence"
+            given = repr(self.on_problem)[:60]
+            raise BadArgument(parameter="on_problem", takes=takes, given=given)
 
     def headers(self) -> dict[str, str]:
         """Who asks, as OpenViking wants it told."""
@@ -93,8 +112,34 @@ def payload_of(
         if given.get(name) is not None:
             payload[name] = given[name]
     if given.get("parts") is not None:
-        payload["parts"] = [dict(part) for part in given["parts"]]
+        payload["parts"] = objects("parts", given["parts"])
     return payload
+
+
+def objects(parameter: str, given: object) -> list[dict[str, Any]]:
+    """A list of JSON objects, each of them a copy."""
+    takes = "a list of dicts"
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    if not is_list:
+        raise BadArgument(parameter=parameter, takes=takes, given=repr(given)[:60])
+    copies = []
+    for each in given:  # type: ignore[attr-defined]
+        if not isinstance(each, Mapping):
+            raise BadArgument(parameter=parameter, takes=takes, given=repr(each)[:60])
+        copies.append(dict(each))
+    return copies
+
+
+def insist_on_json(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a commit: stored now, sent later, perhaps by another process."""
+    try:
+        freeze(options)
+        # Half of a surrogate pair can be stored, and no request can be made of it.
+        msgspec.json.encode(options)
+    except (InvalidMessage, TypeError, UnicodeEncodeError) as error:
+        given = str(error)[:60]
+        raise BadArgument(parameter="options", takes="JSON", given=given) from None
+    return options
 
 
 def insist_on_role(role: object) -> str:
