@@ -3,7 +3,7 @@ processes.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -523,3 +523,29 @@ def test_a_session_of_any_name_is_stored(store: holdfast.Store, session: str) ->
     assert key != session_key("toy\n", session + "x", place="here")
     said = [message.text for message in store.session(key, create=False).transcript()]
     assert said == ["Hi.", "Hello."]
+
+
+def test_an_agent_that_dies_at_any_line_leaves_what_was_shown(store: holdfast.Store) -> None:
+    call = {"sessionId": "d", "toolCall": {"toolCallId": "c1"}, "options": []}
+    plays: list[Callable[[Wire], bytes]] = [
+        lambda wire: wire.chunk("agent_thought_chunk", "Hm.", session="d", messageId="m1"),
+        lambda wire: wire.text("I look.", session="d", messageId="m1"),
+        lambda wire: wire.update("d", sessionUpdate="tool_call", toolCallId="c1", rawInput={}),
+        lambda wire: wire.agent("session/request_permission", call, id="p"),
+        lambda wire: wire.update(
+            "d", sessionUpdate="tool_call_update", toolCallId="c1", status="completed"
+        ),
+        lambda wire: wire.text("Done.", session="d", messageId="m2"),
+    ]
+    for count in range(len(plays) + 1):
+        wire = Wire(store, key_of=f"acp:{count}:{{}}".format)
+        wire.prompt("Hi.", session="d")
+        for play in plays[:count]:
+            assert play(wire)
+        wire.recorder.end("the agent is gone")
+        session = store.session(f"acp:{count}:d", create=False)
+        said = "".join(each.text for each in session.transcript() if each.role == "assistant")
+        assert said == "I look." * (count > 1) + "Done." * (count > 5)
+        assert [turn.end for turn in session.turns()] == ["interrupted"]
+        insist_valid(session)
+        assert wire.problems == []

@@ -28,7 +28,8 @@ def record(
     """
     recording = Recording(serves_load=serves_load)
     # A name that the user gives is meant for every place.
-    place = None if name is not None else place_of(os.environ)
+    # An empty one is none: sessions of two homes would be one.
+    place = None if name else place_of(os.environ)
 
     def key_of(session: str) -> str:
         # Asked when the first session comes up: by then the agent has said who it is.
