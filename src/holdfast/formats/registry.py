@@ -17,6 +17,8 @@ _OWN = {
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "goose": ("holdfast.formats.goose", "Goose"),
     "holdfast": ("holdfast.formats.neutral", "Neutral"),
+    "langchain": ("holdfast.formats.langchain.messages", "LangChain"),
+    "langgraph": ("holdfast.formats.langchain.steps", "LangGraph"),
     "openai.chat": ("holdfast.formats.openai.chat", "OpenAIChat"),
     "openai.responses": ("holdfast.formats.openai.responses", "OpenAIResponses"),
     "openviking": ("holdfast.formats.openviking", "OpenViking"),

@@ -1,0 +1,20 @@
+"""LangGraph on Holdfast: `HoldfastSaver`, a checkpointer whose threads are sessions.
+
+    thread        one thread is two sessions: its words, a transcript like any other, and its steps
+    words         which messages are known, which are new
+    values        a graph's values as JSON: messages by reference, what has changed in a list
+    history       the steps of a thread, and the state at each
+    threads       the threads of a store: found, opened, deleted, copied
+    checkpoints   loading and storing steps; runs that were overtaken are told so
+"""
+
+try:
+    import langgraph.checkpoint.base as _
+except ImportError as error:
+    raise ImportError(
+        "this adapter needs LangGraph: pip install 'holdfast[langgraph]'"
+    ) from error
+
+from holdfast.adapters.langgraph.saver import HoldfastSaver
+
+__all__ = ["HoldfastSaver"]

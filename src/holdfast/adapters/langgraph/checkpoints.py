@@ -1,0 +1,412 @@
+"""What a saver does: it loads and stores the steps of threads. Plans, for threads and for asyncio.
+
+Two runs on one thread: each stores its first step on the one it has loaded. The commit is refused
+if another step was stored since; then the step is judged again against the log as it is, and a run
+that was overtaken is told so (`Conflict`) before it has answered anybody. A run that was sent to an
+older step by its caller makes a branch, as LangGraph has it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+
+from holdfast.adapters.langchain_payloads import Typed
+from holdfast.adapters.langgraph.history import Step, pending, step_record
+from holdfast.adapters.langgraph.thread import Thread
+from holdfast.adapters.langgraph.threads import Threads
+from holdfast.adapters.langgraph.values import Decoder, Encoder, typed
+from holdfast.adapters.langgraph.words import Keeping
+from holdfast.engine.protocol import Refused
+from holdfast.errors import Conflict
+from holdfast.runtime.plans.plan import Plan, read, wait_for
+
+NOT_MORE = frozenset(
+    {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen"}
+)
+
+
+class Address(NamedTuple):
+    """What a config names: a thread, a namespace, and a step unless the latest is meant."""
+
+    thread: str
+    ns: str
+    step: str | None
+
+    def config(self) -> dict[str, Any]:
+        """As LangGraph names it."""
+        named: dict[str, Any] = {"thread_id": self.thread, "checkpoint_ns": self.ns}
+        if self.step is not None:
+            named["checkpoint_id"] = self.step
+        return {"configurable": named}
+
+
+class Serde(NamedTuple):
+    """How values are written and read that are no JSON."""
+
+    dumps: Callable[[Any], Typed]
+    loads: Callable[[Typed], Any]
+
+
+def load(threads: Threads, address: Address, serde: Serde) -> Plan[Any]:
+    """The step that is named, as LangGraph wants it; None when there is none."""
+    thread = yield from threads.find(address.thread)
+    if thread is None:
+        return None
+    with thread.lock:
+        latest = thread.history.latest(address.ns)
+        step = latest
+        if address.step is not None:
+            step = thread.history.find(address.ns, address.step)
+        if step is latest:
+            thread.loaded.add((address.ns, None if step is None else step.id))
+        elif step is not None:
+            thread.chosen.add((address.ns, step.id))
+        return None if step is None else told(thread, step, serde)
+
+
+def told(thread: Thread, step: Step, serde: Serde) -> CheckpointTuple:
+    """A step as LangGraph wants it. Called under the thread's lock."""
+    decoder = _decoder(thread, serde)
+    state = thread.history.state(step)
+    record = step.record
+    values = {}
+    for channel, value in state.values.items():
+        values[channel] = decoder.decode(value)
+    checkpoint: dict[str, Any] = {
+        "v": record["v"],
+        "ts": record["ts"],
+        "id": step.id,
+        "channel_values": values,
+        "channel_versions": dict(state.versions),
+        "versions_seen": {node: dict(seen) for node, seen in state.seen.items()},
+        "updated_channels": None,
+        **decoder.decode(record.get("more", {})),
+    }
+    writes = []
+    for write in pending(step):
+        writes.append((write.task, write.channel, decoder.decode(write.value)))
+    before = None
+    if step.parent is not None:
+        before = Address(thread.id, step.ns, step.parent).config()
+    here: Any = Address(thread.id, step.ns, step.id).config()
+    facts: Any = decoder.decode(record.get("meta", {}))
+    return CheckpointTuple(here, checkpoint, facts, before, writes)  # type: ignore[arg-type]
+
+
+def _decoder(thread: Thread, serde: Serde) -> Decoder:
+    def find(id: str, other: Any) -> Any:
+        return thread.words.find(id, other, serde.loads)
+
+    return Decoder(serde.loads, find)
+
+
+def put(
+    threads: Threads,
+    address: Address,
+    checkpoint: dict[str, Any],
+    metadata: dict[str, Any],
+    changed: Any,
+    serde: Serde,
+) -> Plan[None]:
+    """Stores a step on the one that the address names."""
+    ns, parent = address.ns, address.step
+    while True:
+        thread = threads.known(address.thread)
+        if thread is None:
+            if parent is not None and (yield from threads.is_over(address.thread)):
+                raise (yield from threads.ended(address.thread))
+            thread = yield from threads.open(address.thread)
+        if _is_of_a_deleted_thread(thread, ns, parent):
+            raise (yield from threads.ended(address.thread))
+        with thread.lock:
+            _refuse_if_overtaken(thread, ns, parent, checkpoint["id"])
+            keeping = Keeping(thread.words, serde.dumps, thread.new_id)
+            record = _record_of(
+                thread, address, checkpoint, metadata, changed, serde, keeping
+            )
+        if keeping.new and threads.turns.get(address.thread) is not None:
+            # What was streamed is in the transcript, by the hand of the turn.
+            known = len(thread.words)
+            yield from read(thread.read_words)
+            if len(thread.words) != known:
+                continue
+        if (yield from _store(threads, thread, record, keeping, guarded=True)):
+            with thread.lock:
+                thread.mine.add((ns, checkpoint["id"]))
+            return
+
+
+def _is_of_a_deleted_thread(thread: Thread, ns: str, parent: str | None) -> bool:
+    """Whether a run that began before this thread was deleted and made anew comes with a step."""
+    if parent is None or thread.steps_log.epoch == 1:
+        return False
+    with thread.lock:
+        return (ns, parent) not in thread.history.steps
+
+
+def _refuse_if_overtaken(
+    thread: Thread, ns: str, parent: str | None, id: str
+) -> None:
+    latest = thread.history.latest(ns)
+    # A step that is stored again overtakes nobody.
+    if latest is None or latest.id in (parent, id):
+        return
+    place = (ns, parent)
+    if place in thread.chosen:
+        return
+    was_loaded = place in thread.loaded
+    by_another = parent is not None and (ns, latest.id) not in thread.mine
+    if was_loaded or (by_another and place in thread.mine):
+        problem = (
+            f"another run has gone on from step {parent} of thread `{thread.id}`; "
+            "run again, from the step that is the latest now"
+        )
+        raise Conflict(session_id=thread.words_log.id, problem=problem)
+
+
+def _record_of(
+    thread: Thread,
+    address: Address,
+    checkpoint: dict[str, Any],
+    metadata: dict[str, Any],
+    changed: Any,
+    serde: Serde,
+    keeping: Keeping,
+) -> dict[str, Any]:
+    history = thread.history
+    ns, parent = address.ns, address.step
+    before = history.state(None if parent is None else history.steps.get((ns, parent)))
+    encoder = Encoder(serde.dumps, keeping.keep)
+    values = {}
+    for channel, value in checkpoint["channel_values"].items():
+        version = checkpoint["channel_versions"].get(channel)
+        same = channel in before.values and before.versions.get(channel) == version
+        if channel in changed or not same:
+            keeping.begin(channel)
+            values[channel] = encoder.encode(value)
+    inline = _inline(serde)
+    rest = dict(checkpoint)
+    for key in checkpoint:
+        if key not in NOT_MORE:
+            rest[key] = inline.encode(checkpoint[key])
+    return step_record(
+        history,
+        ns=ns,
+        parent=parent,
+        checkpoint=rest,
+        values=values,
+        metadata=inline.encode(metadata),
+    )
+
+
+def _inline(serde: Serde) -> Encoder:
+    """Writes values whose messages are no part of the transcript."""
+    return Encoder(serde.dumps, lambda message: None)
+
+
+def _store(
+    threads: Threads,
+    thread: Thread,
+    record: dict[str, Any],
+    keeping: Keeping,
+    *,
+    guarded: bool,
+) -> Plan[bool]:
+    """Stores a record; False when it is to be decided again."""
+    turn = threads.turns.get(thread.id)
+    if turn is not None and turn.ended:
+        turn = None
+    with thread.lock:
+        commit = thread.commit(record, keeping.new, turn=turn, guarded=guarded)
+    outcome = yield from wait_for(thread.steps_log.engine.submit(commit))
+    if not isinstance(outcome, Refused):
+        thread.stored(record, keeping.new, outcome.seq)
+        return True
+    if outcome.why == "superseded" and turn is not None:
+        raise (yield from turn.interrupted())
+    if outcome.why == "ended":
+        ended = yield from threads.ended(thread.id)
+        threads.forget(thread.id)
+        # Without a parent it is the first step of a new thread, which was not looked
+        # for since this one was deleted.
+        if record.get("kind") == "step" and record.get("parent", "") is None:
+            return False
+        raise ended
+    yield from read(thread.catch_up)
+    return False
+
+
+def put_writes(
+    threads: Threads,
+    address: Address,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
+    serde: Serde,
+) -> Plan[None]:
+    """Stores what a task has written at the step that is named."""
+    while True:
+        thread = threads.known(address.thread)
+        if thread is None:
+            if (yield from threads.is_over(address.thread)):
+                raise (yield from threads.ended(address.thread))
+            thread = yield from threads.open(address.thread)
+        record: dict[str, Any] = {"kind": "writes", "at": address.step, "task": task_id}
+        if address.ns:
+            record["ns"] = address.ns
+        if task_path:
+            record["path"] = task_path
+        if threads.turns.get(address.thread) is not None:
+            yield from read(thread.read_words)
+        keeping = Keeping(thread.words, serde.dumps, thread.new_id)
+        with thread.lock:
+            place = (address.ns, address.step)
+            # Of a step that is not known (yet), nothing is said in the transcript: it
+            # may be one of a thread that was deleted.
+            keeping.adds = place in thread.history.steps
+            encoder = Encoder(serde.dumps, keeping.keep)
+            encoded = []
+            for channel, value in writes:
+                keeping.begin(channel)
+                encoded.append([channel, encoder.encode(value)])
+        record["writes"] = encoded
+        if (yield from _store(threads, thread, record, keeping, guarded=False)):
+            return
+
+
+def hide(threads: Threads, thread: Thread, steps: list[Step]) -> Plan[None]:
+    """Takes steps out of sight. What stands on them stays whole."""
+    if steps:
+        places = [[step.ns, step.id] for step in steps]
+        keeping = Keeping(thread.words, typed, thread.new_id)  # type: ignore[arg-type]
+        record = {"kind": "hide", "steps": places}
+        yield from _store(threads, thread, record, keeping, guarded=False)
+
+
+def prune(threads: Threads, thread_ids: Sequence[str], strategy: str) -> Plan[None]:
+    """Hides all but the latest step of each namespace, or deletes the threads."""
+    for thread_id in thread_ids:
+        if strategy == "delete":
+            yield from threads.delete(thread_id)
+            continue
+        thread = yield from threads.find(thread_id)
+        if thread is None:
+            continue
+        with thread.lock:
+            kept = [thread.history.latest(ns) for ns in thread.history.namespaces()]
+            rest = [step for step in thread.history.newest_first() if step not in kept]
+        yield from hide(threads, thread, rest)
+
+
+def delete_for_runs(threads: Threads, run_ids: Sequence[str]) -> Plan[None]:
+    """Hides the steps of these runs, in whichever thread they are."""
+    if not run_ids:
+        return
+    wanted = set(run_ids)
+    for thread_id in (yield from read(lambda: list(threads.all()))):
+        thread = yield from threads.find(thread_id)
+        if thread is None:
+            continue
+        with thread.lock:
+            found = []
+            for step in thread.history.newest_first():
+                if step.record.get("meta", {}).get("run_id") in wanted:
+                    found.append(step)
+        yield from hide(threads, thread, found)
+
+
+def listed(
+    threads: Threads,
+    address: Address | None,
+    *,
+    ns: str | None,
+    matching: dict[str, Any] | None,
+    before: str | None,
+    limit: int | None,
+) -> Plan[list[tuple[Thread, Step]]]:
+    """The steps that answer, newest first."""
+    names = [address.thread] if address is not None else None
+    if names is None:
+        names = yield from read(lambda: list(threads.all()))
+    found: list[tuple[Thread, Step]] = []
+    for name in names:
+        thread = yield from threads.find(name)
+        if thread is None:
+            continue
+        with thread.lock:
+            step_id = None if address is None else address.step
+            found += _answering(thread, ns, step_id, matching, before)
+    if address is None:
+        # Ids begin with the time: among threads there is no other order.
+        found.sort(key=lambda each: each[1].id, reverse=True)
+    return found if limit is None else found[:limit]
+
+
+def _answering(
+    thread: Thread,
+    ns: str | None,
+    id: str | None,
+    matching: dict[str, Any] | None,
+    before: str | None,
+) -> Iterator[tuple[Thread, Step]]:
+    bound: Step | None = None
+    if before is not None:
+        for step in thread.history.steps.values():
+            if step.id == before and (ns is None or step.ns == ns):
+                bound = step
+    for step in thread.history.newest_first():
+        if (ns is not None and step.ns != ns) or (id is not None and step.id != id):
+            continue
+        if bound is not None and step.seq >= bound.seq:
+            continue
+        # The name of a step that is not here: ids begin with the time.
+        if bound is None and before is not None and step.id >= before:
+            continue
+        facts = step.record.get("meta", {})
+        wanted = (matching or {}).items()
+        if all(facts.get(key) == value for key, value in wanted):
+            yield thread, step
+
+
+def delta_history(
+    threads: Threads, address: Address, channels: Sequence[str], serde: Serde
+) -> Plan[dict[str, DeltaChannelHistory]]:
+    """What was written to these channels on the way to a step, back to the last value of each.
+    Steps that are hidden are on the way, too.
+    """
+    found: dict[str, DeltaChannelHistory] = {}
+    for channel in channels:
+        found[channel] = {"writes": []}
+    thread = yield from threads.find(address.thread)
+    if thread is None:
+        return found
+    with thread.lock:
+        history = thread.history
+        step = history.latest(address.ns)
+        if address.step is not None:
+            step = history.find(address.ns, address.step)
+        decoder = _decoder(thread, serde)
+        left = set(channels)
+        step = None if step is None else history.parent_of(step)
+        while step is not None and left:
+            for write in reversed(pending(step)):
+                if write.channel in left:
+                    said = (write.task, write.channel, decoder.decode(write.value))
+                    found[write.channel]["writes"].append(said)
+            values = history.state(step).values
+            for channel in [each for each in left if each in values]:
+                found[channel]["seed"] = decoder.decode(values[channel])
+                left.discard(channel)
+            step = history.parent_of(step)
+    for entry in found.values():
+        entry["writes"].reverse()
+    return found
+
+
+def tell(found: Sequence[tuple[Thread, Step]], serde: Serde) -> Iterator[CheckpointTuple]:
+    """These steps as LangGraph wants them, one at a time."""
+    for thread, step in found:
+        with thread.lock:
+            tuple_ = told(thread, step, serde)
+        yield tuple_

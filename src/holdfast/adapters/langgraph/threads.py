@@ -1,0 +1,203 @@
+"""The threads of a store: found, opened, ended and copied. Plans, for threads and for asyncio."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from holdfast.adapters.framework import names_of, sessions_under
+from holdfast.adapters.langgraph.thread import (
+    STEPS_KEY,
+    Thread,
+    steps_key,
+    words_key,
+)
+from holdfast.domain.entry import Draft
+from holdfast.engine.protocol import Refused, SessionState, Write
+from holdfast.errors import BadArgument, SessionEnded
+from holdfast.runtime.changes.end_session import end
+from holdfast.runtime.changes.erase import erase
+from holdfast.runtime.changes.open_session import open_session
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.store import Store
+from holdfast.runtime.turns.running_turn import RunningTurn
+
+THREADS_MAX = 256
+"""So many threads are kept in memory; one that was used longest ago is read again."""
+
+States = tuple[SessionState | None, SessionState | None]
+
+
+class Threads:
+    """What one saver knows of a store. Safe to use from many threads and event loops."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.turns: dict[str, RunningTurn] = {}
+        """The turns that runs of this process hold, by thread."""
+        self._known: OrderedDict[str, Thread] = OrderedDict()
+        self._begun_anew: set[str] = set()
+        self._lock = threading.Lock()
+
+    def known(self, thread_id: str) -> Thread | None:
+        """The thread, if it was used before. It may be over by now."""
+        with self._lock:
+            thread = self._known.get(thread_id)
+            if thread is not None:
+                self._known.move_to_end(thread_id)
+            return thread
+
+    def forget(self, thread_id: str) -> None:
+        """It is looked up when it is asked for again."""
+        with self._lock:
+            self._known.pop(thread_id, None)
+
+    def find(self, thread_id: str) -> Plan[Thread | None]:
+        """The thread as it is now, up to date; None when there is none."""
+        steps, words = yield from read(partial(self._states, thread_id))
+        thread = self.known(thread_id)
+        if thread is not None and thread.is_of(steps, words):
+            if steps is not None and steps.head > thread.history.head:
+                yield from read(thread.catch_up)
+            return thread
+        self.forget(thread_id)
+        if steps is None or words is None or steps.ended or words.ended:
+            self._begun_anew.add(thread_id)
+            return None
+        log = self.store._work.session_log
+        thread = Thread(thread_id, words=log(words), steps=log(steps))
+        if not (yield from read(partial(_belong_together, thread))):
+            # The words were reset by themselves: what the steps say of them is over.
+            yield from end(thread.steps_log, "its words were reset")
+            self._begun_anew.add(thread_id)
+            return None
+        yield from read(thread.catch_up)
+        return self._remember(thread)
+
+    def open(self, thread_id: str) -> Plan[Thread]:
+        """The thread as it is now; made if there is none."""
+        thread = yield from self.find(thread_id)
+        while thread is None:
+            work = self.store._work
+            words = yield from open_session(work, words_key(thread_id))
+            steps = yield from open_session(work, steps_key(thread_id))
+            bond = steps.message(_bond(words.id), turn=None)
+            # Another process may be quicker; then the thread is the one it has made.
+            yield from steps.commit(Write(steps.id, (bond,), head=1))
+            thread = yield from self.find(thread_id)
+        return thread
+
+    def is_over(self, thread_id: str) -> Plan[bool]:
+        """Whether there was such a thread, and a run that is still on its way does not know that it
+        has ended.
+        """
+        if thread_id in self._begun_anew:
+            return False
+        steps, _ = yield from read(partial(self._states, thread_id))
+        return steps is not None and steps.ended
+
+    def ended(self, thread_id: str) -> Plan[SessionEnded]:
+        """The error for a run that goes on in a thread which is over."""
+        steps, words = yield from read(partial(self._states, thread_id))
+        current = None if words is None or words.ended else words.id
+        thread = self.known(thread_id)
+        name = thread.steps_log.id if thread is not None else getattr(steps, "id", "")
+        return SessionEnded(
+            session_id=name, reason="the thread was deleted", current_id=current
+        )
+
+    def delete(self, thread_id: str) -> Plan[None]:
+        """Ends a thread and erases what was said in it. Killed in between, it is done again."""
+        states = yield from read(partial(self._states, thread_id))
+        self.forget(thread_id)
+        for state in states:
+            if state is None or state.erased:
+                continue
+            yield from end(self.store._work.session_log(state), "deleted")
+        # The steps first: a thread without words is found by nobody.
+        for state in states:
+            if state is not None and not state.erased:
+                yield from erase(self.store._work, state.id, preview=False)
+
+    def copy(self, source: str, target: str) -> Plan[None]:
+        """Copies a thread with all that was said in it, in one commit."""
+        origin = yield from self.find(source)
+        if origin is None:
+            return
+        if (yield from self.find(target)) is not None:
+            takes = "the name of a thread that is not there yet"
+            raise BadArgument(parameter="target_thread_id", takes=takes, given=target)
+        made = yield from self.open(target)
+        drafts = yield from read(partial(_copied, origin))
+        words, steps = drafts
+        writes = [Write(made.steps_log.id, tuple(steps), head=made.history.head)]
+        if words:
+            writes.insert(0, Write(made.words_log.id, tuple(words)))
+        outcome = yield from wait_for(self.store._work.engine.submit(tuple(writes)))
+        if isinstance(outcome, Refused):
+            raise (yield from self.ended(target))
+        self.forget(target)
+
+    def all(self) -> Iterator[str]:
+        """The names of all threads, in order."""
+        for state in sessions_under(self.store, STEPS_KEY):
+            assert state.key is not None
+            yield names_of(state.key)[1]
+
+    def _states(self, thread_id: str) -> States:
+        work = self.store._work
+        steps = work.engine.current(work.tenant, steps_key(thread_id))
+        return steps, work.engine.current(work.tenant, words_key(thread_id))
+
+    def _remember(self, thread: Thread) -> Thread:
+        with self._lock:
+            # Of two callers that have read it at once, both are to use the same one.
+            known = self._known.get(thread.id)
+            if known is not None and known.steps_log.id == thread.steps_log.id:
+                return known
+            self._known[thread.id] = thread
+            self._begun_anew.discard(thread.id)
+            while len(self._known) > THREADS_MAX:
+                self._known.popitem(last=False)
+            return thread
+
+
+def _bond(words_id: str) -> Any:
+    from holdfast.adapters.langgraph.thread import STEPS
+    from holdfast.runtime.live.session_log import speak
+
+    return speak({"kind": "thread", "words": words_id}, STEPS)
+
+
+def _belong_together(thread: Thread) -> bool:
+    """Whether the steps are of these words: their first record names the session."""
+    from holdfast.domain.message import thaw
+
+    page = thread.steps_log.page(1, 1)
+    if not page:
+        return True  # just made; its maker is about to say so
+    try:
+        bond = thaw(page[0].body)
+    except Exception:
+        return True  # damaged: the newest words are those of the thread
+    if not isinstance(bond, dict) or bond.get("kind") != "thread":
+        return True
+    return bool(bond["words"] == thread.words_log.id)
+
+
+def _copied(thread: Thread) -> tuple[list[Draft], list[Draft]]:
+    return _drafts(thread.words_log, 0), _drafts(thread.steps_log, 2)
+
+
+def _drafts(log: SessionLog, after: int) -> list[Draft]:
+    """All messages of a log, to be stored in another under the same ids."""
+    drafts = []
+    while page := log.page(after):
+        after = page[-1].seq
+        for entry in page:
+            if entry.kind == "message":
+                id, at = entry.id, entry.at
+                drafts.append(Draft("message", None, id, at, entry.note, entry.body))
+    return drafts

@@ -1,0 +1,225 @@
+"""The messages of one thread, as they stand in its transcript: which there are, and which are new.
+
+A message is known by the bytes of its payload. Equal ones without ids are told apart by how often
+they stand in a list. One that says the same with other facts is the same message: a node has put a
+name on it, or a channel has given an id to what came in without one. What comes in is new each time:
+two equal texts are two messages (I-2).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from holdfast.adapters.langchain_payloads import (
+    Typed,
+    body_of,
+    fingerprint,
+    message_of,
+)
+from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
+from holdfast.errors import HoldfastError
+from holdfast.formats import registry
+
+FORMAT = "langchain"
+INPUT = "__start__"
+_SAID = ("content", "tool_calls", "invalid_tool_calls", "tool_call_id")
+_UNREADABLE = "[This message can't be read any more.]"
+
+Payload = dict[str, Any]
+
+
+class New(NamedTuple):
+    """A message that is not in the transcript yet, with the id it is going to have."""
+
+    id: bytes
+    spoken: Spoken
+
+
+class Words:
+    """What is known of a transcript, up to entry `head`."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self._payloads: dict[str, bytes | Payload] = {}
+        self._by_body: dict[bytes, list[str]] = {}
+        self._by_name: dict[str, str] = {}
+        self._named: set[str] = set()
+        self.other_wordings: dict[bytes, dict[str, Any]] = {}
+        """References to messages that stand in the transcript with other facts, by their bytes."""
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def learn(self, entries: Iterable[Entry]) -> None:
+        """Takes the next entries of the log."""
+        for entry in entries:
+            self.head = entry.seq
+            if entry.kind == "message" and entry.id.hex() not in self._payloads:
+                self._learn(entry)
+
+    def _learn(self, entry: Entry) -> None:
+        id = entry.id.hex()
+        try:
+            note: MessageNote = note_of("message", entry.note)
+            payload = thaw(entry.body)
+            registry.get(note.format).note(payload)
+        except Exception:  # whatever a stranger's bytes cause: it is damaged (I-25)
+            self._payloads[id] = _missing("human")
+            return
+        if note.format == FORMAT:
+            self.add(id, payload, entry.body)
+        else:
+            self._payloads[id] = _in_our_words(note, entry)
+
+    def add(self, id: str, payload: Payload, body: bytes) -> None:
+        """This message stands in the transcript."""
+        self._payloads[id] = body
+        self._by_body.setdefault(body, []).append(id)
+        name = payload["data"].get("id")
+        if isinstance(name, str):
+            self._by_name[name] = id
+
+    def name(self, id: str, name: Any) -> None:
+        """A channel has given this message a name."""
+        if isinstance(name, str):
+            self._by_name[name] = id
+            self._named.add(id)
+
+    def find(self, id: str, other: Payload | None, loads: Callable[[Typed], Any]) -> Any:
+        """The message of this id, made anew: whoever gets it may change it. `other`: fields of its
+        data that are not as the transcript has them.
+        """
+        try:
+            payload = self._payload(id)
+            if other is not None:
+                data = {**payload["data"], **other}
+                kept = {key: value for key, value in data.items() if value is not None}
+                payload = {**payload, "data": kept}
+            return message_of(payload, loads)
+        except (HoldfastError, KeyError, TypeError, ValueError):
+            return message_of(_missing("ai"), loads)
+
+    def _payload(self, id: str) -> Payload:
+        known = self._payloads[id]
+        if isinstance(known, bytes):
+            payload: Payload = thaw(known)
+            return payload
+        return known
+
+    def same(self, body: bytes) -> list[str]:
+        """The ids of the messages with these bytes."""
+        return self._by_body.get(body, [])
+
+    def nameless(self, body: bytes) -> str | None:
+        """The last message with these bytes that no channel has given a name."""
+        for id in reversed(self.same(body)):
+            if id not in self._named:
+                return id
+        return None
+
+    def reworded(self, payload: Payload) -> tuple[str, Payload] | None:
+        """The message that says the same under the same name, or under none yet; and what of its
+        data is to be said otherwise.
+        """
+        name = payload["data"].get("id")
+        if not isinstance(name, str) or "typed" in payload:
+            return None
+        id = self._by_name.get(name)
+        if id is None:
+            data = {key: value for key, value in payload["data"].items() if key != "id"}
+            id = self.nameless(freeze({**payload, "data": data}))
+        if id is None:
+            return None
+        stored = self._payload(id)
+        if stored["type"] != payload["type"] or "typed" in stored:
+            return None
+        before, after = stored["data"], payload["data"]
+        if any(before.get(field) != after.get(field) for field in _SAID):
+            return None
+        other = {key: None for key in before if key not in after}
+        for key, value in after.items():
+            if key not in before or before[key] != value:
+                other[key] = value
+        return id, other
+
+
+class Keeping:
+    """Gives references to messages, and gathers those that are new. `mint` makes ids."""
+
+    def __init__(
+        self, words: Words, dumps: Callable[[Any], Typed], mint: Callable[[], bytes]
+    ) -> None:
+        self.new: list[New] = []
+        self.adds = True
+        """Whether what is not known goes into the transcript."""
+        self._words = words
+        self._dumps = dumps
+        self._mint = mint
+        self._met: Counter[bytes] = Counter()
+        self._added: dict[bytes, list[str]] = {}
+        self._channel = ""
+
+    def begin(self, channel: str) -> None:
+        """The value of this channel follows: what it holds twice is two messages."""
+        self._met.clear()
+        self._channel = channel
+
+    def keep(self, message: Any) -> Any:
+        """The reference to this message; None where it is new and stays out of the transcript."""
+        seen = fingerprint(message)
+        if seen is not None:
+            found = self._words.other_wordings.get(seen) or self._known(seen, message.id)
+            if found is not None:
+                return found
+        payload, body = body_of(message, self._dumps)
+        found = self._known(body, message.id)
+        if found is not None:
+            return found
+        other = self._words.reworded(payload)
+        if other is not None:
+            found = {"$m": other[0], "as": other[1]}
+            if seen is not None:
+                self._words.other_wordings[seen] = found
+            return found
+        # What tasks are sent may be made for them alone.
+        if not self.adds or (self._channel.startswith("__") and not self._is_input):
+            return None
+        return {"$m": self._store(payload, body)}
+
+    @property
+    def _is_input(self) -> bool:
+        return self._channel == INPUT
+
+    def _known(self, body: bytes, name: str | None) -> dict[str, Any] | None:
+        if name is None and self._is_input:
+            return None
+        known = [*self._words.same(body), *self._added.get(body, ())]
+        place = self._met[body]
+        if place >= len(known):
+            return None
+        self._met[body] += 1
+        return {"$m": known[place]}
+
+    def _store(self, payload: Payload, body: bytes) -> str:
+        note = registry.get(FORMAT).note(payload)
+        id = self._mint()
+        self.new.append(New(id, Spoken(note, body)))
+        self._added.setdefault(body, []).append(id.hex())
+        self._met[body] += 1
+        return id.hex()
+
+
+def _in_our_words(note: MessageNote, entry: Entry) -> Payload:
+    """A message of another format as LangChain's."""
+    said = []
+    for piece in registry.read(note.format, entry.body):
+        words = getattr(piece.part, "text", "")
+        if words:
+            said.append(words)
+    kind = "ai" if note.role == "assistant" else "human"
+    return {"type": kind, "data": {"content": "\n".join(said), "id": entry.id.hex()}}
+
+
+def _missing(kind: str) -> Payload:
+    return {"type": kind, "data": {"content": _UNREADABLE}}

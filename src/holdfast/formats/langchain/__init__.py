@@ -1,0 +1,1 @@
+"""Messages as LangChain shapes them, and the steps of LangGraph beside them."""
