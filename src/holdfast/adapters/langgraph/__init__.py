@@ -6,6 +6,8 @@
     history       the steps of a thread, and the state at each
     threads       the threads of a store: found, opened, deleted, copied
     checkpoints   loading and storing steps; runs that were overtaken are told so
+    durable       a graph whose runs are turns: streamed text is stored before it is shown
+    settle        what a run that was cut off has left open
 """
 
 try:
@@ -15,6 +17,7 @@ except ImportError as error:
         "this adapter needs LangGraph: pip install 'holdfast[langgraph]'"
     ) from error
 
+from holdfast.adapters.langgraph.durable import DurableGraph
 from holdfast.adapters.langgraph.saver import HoldfastSaver
 
-__all__ = ["HoldfastSaver"]
+__all__ = ["DurableGraph", "HoldfastSaver"]

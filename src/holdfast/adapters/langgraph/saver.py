@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import (
 from holdfast.adapters.framework import GivenStore, store_of
 from holdfast.adapters.langgraph import checkpoints
 from holdfast.adapters.langgraph.checkpoints import Address, Serde
+from holdfast.adapters.langgraph.durable import DurableGraph
 from holdfast.adapters.langgraph.threads import Threads
 from holdfast.adapters.langgraph.values import typed
 from holdfast.domain.arguments import kind_of
@@ -35,6 +36,13 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=serde)
         self.store = store_of(store)
         self._threads = Threads(self.store)
+
+    def durable(self, graph: Any) -> DurableGraph:
+        """The same compiled graph with its runs as turns: one at a time for each thread, streamed
+        text stored before it is shown, and what a run that was cut off has left open is settled
+        before the next.
+        """
+        return DurableGraph(self, graph)
 
     # What LangGraph calls, each twice.
 

@@ -47,6 +47,8 @@ class Thread:
         self.lock = threading.RLock()
         self.history = History()
         self.words = Words()
+        self.referenced: set[str] = set()
+        """The messages that steps refer to."""
         self.loaded: set[tuple[str, str | None]] = set()
         """Steps that runs of this process have begun from as the latest: namespace and id."""
         self.chosen: set[Place] = set()
@@ -117,8 +119,9 @@ class Thread:
             self.history.add(record, seq)
         except (KeyError, TypeError, ValueError):
             return  # a record that is not as we write them: damaged (I-25)
-        for item in _items(record):
-            if type(item) is dict and "as" in item:
+        for item in _references(record):
+            self.referenced.add(item["$m"])
+            if "as" in item:
                 self.words.name(item["$m"], item["as"].get("id"))
 
     def new_id(self) -> bytes:
@@ -127,15 +130,18 @@ class Thread:
         return mint(world, world.now())
 
 
-def _items(record: dict[str, Any]) -> Iterator[Any]:
-    """What the lists in a record hold that it adds."""
-    values = [*record.get("values", {}).values()]
-    values += [value for _, value in record.get("writes", ())]
-    for value in values:
-        if type(value) is dict and "$s" in value:
-            value = value["$s"][2]
-        if type(value) is list:
-            yield from value
+def _references(value: Any) -> Iterator[dict[str, Any]]:
+    """The messages that a record refers to."""
+    if type(value) is dict:
+        if "$m" in value:
+            yield value
+            return
+        value = [*value.values()]
+    if type(value) is list:
+        for item in value:
+            # Most items are names and numbers.
+            if type(item) is dict or type(item) is list:
+                yield from _references(item)
 
 
 def _record(kind: str, body: bytes) -> dict[str, Any] | None:

@@ -45,17 +45,40 @@ class Words:
         self._by_body: dict[bytes, list[str]] = {}
         self._by_name: dict[str, str] = {}
         self._named: set[str] = set()
+        self._turns: dict[str, tuple[int, bool]] = {}
+        self._ends: dict[int, str] = {}
         self.other_wordings: dict[bytes, dict[str, Any]] = {}
         """References to messages that stand in the transcript with other facts, by their bytes."""
 
     def __len__(self) -> int:
         return len(self._payloads)
 
+    def has(self, message: Any) -> bool:
+        """Whether a message of this name stands in the transcript."""
+        return message.id in self._by_name
+
+    def left_behind(self, referenced: set[str]) -> list[str]:
+        """What was shown of turns that were cut off, and is in no step: messages that were not
+        finished, and one that was if nothing came after it.
+        """
+        last: dict[int, str] = {}
+        for id, (turn, _) in self._turns.items():
+            last[turn] = id
+        found = []
+        for id, (turn, is_partial) in self._turns.items():
+            if id in referenced or self._ends.get(turn, "completed") == "completed":
+                continue
+            if is_partial or last[turn] == id:
+                found.append(id)
+        return found
+
     def learn(self, entries: Iterable[Entry]) -> None:
         """Takes the next entries of the log."""
         for entry in entries:
             self.head = entry.seq
-            if entry.kind == "message" and entry.id.hex() not in self._payloads:
+            if entry.kind == "end" and entry.turn is not None:
+                self._ends[entry.turn] = note_of("end", entry.note).end
+            elif entry.kind == "message" and entry.id.hex() not in self._payloads:
                 self._learn(entry)
 
     def _learn(self, entry: Entry) -> None:
@@ -67,6 +90,8 @@ class Words:
         except Exception:  # whatever a stranger's bytes cause: it is damaged (I-25)
             self._payloads[id] = _missing("human")
             return
+        if entry.turn is not None and note.role == "assistant":
+            self._turns[id] = entry.turn, note.partial
         if note.format == FORMAT:
             self.add(id, payload, entry.body)
         else:
@@ -94,8 +119,9 @@ class Words:
             payload = self._payload(id)
             if other is not None:
                 data = {**payload["data"], **other}
+                kind = data.pop("$type", payload["type"])
                 kept = {key: value for key, value in data.items() if value is not None}
-                payload = {**payload, "data": kept}
+                payload = {**payload, "type": kind, "data": kept}
             return message_of(payload, loads)
         except (HoldfastError, KeyError, TypeError, ValueError):
             return message_of(_missing("ai"), loads)
@@ -132,12 +158,14 @@ class Words:
         if id is None:
             return None
         stored = self._payload(id)
-        if stored["type"] != payload["type"] or "typed" in stored:
+        if "typed" in stored or _role(stored) != _role(payload):
             return None
         before, after = stored["data"], payload["data"]
         if any(before.get(field) != after.get(field) for field in _SAID):
             return None
-        other = {key: None for key in before if key not in after}
+        other: Payload = {key: None for key in before if key not in after}
+        if stored["type"] != payload["type"]:
+            other["$type"] = payload["type"]
         for key, value in after.items():
             if key not in before or before[key] != value:
                 other[key] = value
@@ -208,6 +236,10 @@ class Keeping:
         self._added.setdefault(body, []).append(id.hex())
         self._met[body] += 1
         return id.hex()
+
+
+def _role(payload: Payload) -> str:
+    return registry.get(FORMAT).note(payload).role
 
 
 def _in_our_words(note: MessageNote, entry: Entry) -> Payload:
