@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-APART: list[str] = []
+APART: list[str] = ["langchain/*", "langgraph/*"]
 """Tests of frameworks that the ordinary run does not have."""
 
 collect_ignore_glob = [] if os.environ.get("HOLDFAST_FRAMEWORKS") else APART

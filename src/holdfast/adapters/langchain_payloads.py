@@ -7,6 +7,7 @@ own class would come back as another.
 """
 
 import base64
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,9 @@ def fingerprint(message: Any) -> bytes | None:
         return None
 
 
-def body_of(message: Any, dumps: Callable[[Any], Typed]) -> tuple[dict[str, Any], bytes]:
+def body_of(
+    message: Any, dumps: Callable[[Any], Typed]
+) -> tuple[dict[str, Any], bytes]:
     """The payload and its frozen bytes. What JSON can't hold is put beside the rest by `dumps`."""
     payload = payload_of(message)
     data = payload["data"]
@@ -121,7 +124,7 @@ def _made(kind: type[Any], name: str, data: dict[str, Any]) -> Any:
             values[field] = value
         else:
             extra[field] = value
-    made = kind.__new__(kind)
+    made = object.__new__(kind)
     object.__setattr__(made, "__dict__", values)
     object.__setattr__(made, "__pydantic_fields_set__", set(data))
     object.__setattr__(made, "__pydantic_extra__", extra)
@@ -139,9 +142,9 @@ def is_json(value: Any) -> bool:
     if kind in _PLAIN:
         return True
     if kind is int:
-        return -_INTEGER_MAX <= value < _INTEGER_MAX
+        return bool(-_INTEGER_MAX <= value < _INTEGER_MAX)
     if kind is float:
-        return value == value and value not in (float("inf"), float("-inf"))
+        return math.isfinite(value)
     if kind is list:
         return all(is_json(item) for item in value)
     if kind is dict:

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 from holdfast.adapters.langchain_payloads import Typed
-from holdfast.adapters.langgraph.history import Step, pending, step_record
+from holdfast.adapters.langgraph.history import GraphStep, pending, step_record
 from holdfast.adapters.langgraph.thread import Thread
 from holdfast.adapters.langgraph.threads import Threads
-from holdfast.adapters.langgraph.values import Decoder, Encoder, typed
-from holdfast.adapters.langgraph.words import Keeping
+from holdfast.adapters.langgraph.values import Decoder, Encoder
+from holdfast.adapters.langgraph.words import Keeping, New
 from holdfast.engine.protocol import Refused
 from holdfast.errors import Conflict
-from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 
+LOOK_S = 0.05
+LOOKS_MAX = 20
 NOT_MORE = frozenset(
     {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen"}
 )
@@ -65,7 +67,7 @@ def load(threads: Threads, address: Address, serde: Serde) -> Plan[Any]:
         return None if step is None else told(thread, step, serde)
 
 
-def told(thread: Thread, step: Step, serde: Serde) -> CheckpointTuple:
+def told(thread: Thread, step: GraphStep, serde: Serde) -> CheckpointTuple:
     """A step as LangGraph wants it. Called under the thread's lock."""
     decoder = _decoder(thread, serde)
     state = thread.history.state(step)
@@ -91,7 +93,7 @@ def told(thread: Thread, step: Step, serde: Serde) -> CheckpointTuple:
         before = Address(thread.id, step.ns, step.parent).config()
     here: Any = Address(thread.id, step.ns, step.id).config()
     facts: Any = decoder.decode(record.get("meta", {}))
-    return CheckpointTuple(here, checkpoint, facts, before, writes)  # type: ignore[arg-type]
+    return CheckpointTuple(here, checkpoint, facts, before, writes)
 
 
 def _decoder(thread: Thread, serde: Serde) -> Decoder:
@@ -131,7 +133,7 @@ def put(
             yield from read(thread.read_words)
             if len(thread.words) != known:
                 continue
-        if (yield from _store(threads, thread, record, keeping, guarded=True)):
+        if (yield from _store(threads, thread, record, keeping.new, guarded=True)):
             with thread.lock:
                 thread.mine.add((ns, checkpoint["id"]))
             return
@@ -145,9 +147,7 @@ def _is_of_a_deleted_thread(thread: Thread, ns: str, parent: str | None) -> bool
         return (ns, parent) not in thread.history.steps
 
 
-def _refuse_if_overtaken(
-    thread: Thread, ns: str, parent: str | None, id: str
-) -> None:
+def _refuse_if_overtaken(thread: Thread, ns: str, parent: str | None, id: str) -> None:
     latest = thread.history.latest(ns)
     # A step that is stored again overtakes nobody.
     if latest is None or latest.id in (parent, id):
@@ -209,7 +209,7 @@ def _store(
     threads: Threads,
     thread: Thread,
     record: dict[str, Any],
-    keeping: Keeping,
+    new: list[New],
     *,
     guarded: bool,
 ) -> Plan[bool]:
@@ -218,10 +218,10 @@ def _store(
     if turn is not None and turn.ended:
         turn = None
     with thread.lock:
-        commit = thread.commit(record, keeping.new, turn=turn, guarded=guarded)
+        commit = thread.commit(record, new, turn=turn, guarded=guarded)
     outcome = yield from wait_for(thread.steps_log.engine.submit(commit))
     if not isinstance(outcome, Refused):
-        thread.stored(record, keeping.new, outcome.seq)
+        thread.stored(record, new, outcome.seq)
         return True
     if outcome.why == "superseded" and turn is not None:
         raise (yield from turn.interrupted())
@@ -246,42 +246,63 @@ def put_writes(
     serde: Serde,
 ) -> Plan[None]:
     """Stores what a task has written at the step that is named."""
+    looks = 0
     while True:
         thread = threads.known(address.thread)
         if thread is None:
             if (yield from threads.is_over(address.thread)):
                 raise (yield from threads.ended(address.thread))
             thread = yield from threads.open(address.thread)
-        record: dict[str, Any] = {"kind": "writes", "at": address.step, "task": task_id}
-        if address.ns:
-            record["ns"] = address.ns
-        if task_path:
-            record["path"] = task_path
         if threads.turns.get(address.thread) is not None:
             yield from read(thread.read_words)
         keeping = Keeping(thread.words, serde.dumps, thread.new_id)
         with thread.lock:
-            place = (address.ns, address.step)
-            # Of a step that is not known (yet), nothing is said in the transcript: it
-            # may be one of a thread that was deleted.
-            keeping.adds = place in thread.history.steps
-            encoder = Encoder(serde.dumps, keeping.keep)
-            encoded = []
-            for channel, value in writes:
-                keeping.begin(channel)
-                encoded.append([channel, encoder.encode(value)])
-        record["writes"] = encoded
-        if (yield from _store(threads, thread, record, keeping, guarded=False)):
+            is_known = (address.ns, address.step) in thread.history.steps
+            # One of a thread of the same name that was deleted may never come: nothing
+            # of it is said here.
+            keeping.adds = is_known or looks < LOOKS_MAX or thread.steps_log.epoch == 1
+            record = _writes_record(address, writes, task_id, task_path, serde, keeping)
+        if keeping.new and not is_known and looks < LOOKS_MAX:
+            # LangGraph stores a step and what is written at it side by side; what was said
+            # before it has to stand before it.
+            looks += 1
+            yield Pause(thread.steps_log.engine, thread.steps_log.id, LOOK_S)
+            continue
+        # A step that is stored at the same time may hold the same message: whichever comes
+        # second finds it there.
+        new = keeping.new
+        if (yield from _store(threads, thread, record, new, guarded=bool(new))):
             return
 
 
-def hide(threads: Threads, thread: Thread, steps: list[Step]) -> Plan[None]:
+def _writes_record(
+    address: Address,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
+    serde: Serde,
+    keeping: Keeping,
+) -> dict[str, Any]:
+    record: dict[str, Any] = {"kind": "writes", "at": address.step, "task": task_id}
+    if address.ns:
+        record["ns"] = address.ns
+    if task_path:
+        record["path"] = task_path
+    encoder = Encoder(serde.dumps, keeping.keep)
+    encoded = []
+    for channel, value in writes:
+        keeping.begin(channel)
+        encoded.append([channel, encoder.encode(value)])
+    record["writes"] = encoded
+    return record
+
+
+def hide(threads: Threads, thread: Thread, steps: list[GraphStep]) -> Plan[None]:
     """Takes steps out of sight. What stands on them stays whole."""
     if steps:
         places = [[step.ns, step.id] for step in steps]
-        keeping = Keeping(thread.words, typed, thread.new_id)  # type: ignore[arg-type]
         record = {"kind": "hide", "steps": places}
-        yield from _store(threads, thread, record, keeping, guarded=False)
+        yield from _store(threads, thread, record, [], guarded=False)
 
 
 def prune(threads: Threads, thread_ids: Sequence[str], strategy: str) -> Plan[None]:
@@ -324,12 +345,12 @@ def listed(
     matching: dict[str, Any] | None,
     before: str | None,
     limit: int | None,
-) -> Plan[list[tuple[Thread, Step]]]:
+) -> Plan[list[tuple[Thread, GraphStep]]]:
     """The steps that answer, newest first."""
     names = [address.thread] if address is not None else None
     if names is None:
         names = yield from read(lambda: list(threads.all()))
-    found: list[tuple[Thread, Step]] = []
+    found: list[tuple[Thread, GraphStep]] = []
     for name in names:
         thread = yield from threads.find(name)
         if thread is None:
@@ -349,8 +370,8 @@ def _answering(
     id: str | None,
     matching: dict[str, Any] | None,
     before: str | None,
-) -> Iterator[tuple[Thread, Step]]:
-    bound: Step | None = None
+) -> Iterator[tuple[Thread, GraphStep]]:
+    bound: GraphStep | None = None
     if before is not None:
         for step in thread.history.steps.values():
             if step.id == before and (ns is None or step.ns == ns):
@@ -404,7 +425,9 @@ def delta_history(
     return found
 
 
-def tell(found: Sequence[tuple[Thread, Step]], serde: Serde) -> Iterator[CheckpointTuple]:
+def tell(
+    found: Sequence[tuple[Thread, GraphStep]], serde: Serde
+) -> Iterator[CheckpointTuple]:
     """These steps as LangGraph wants them, one at a time."""
     for thread, step in found:
         with thread.lock:

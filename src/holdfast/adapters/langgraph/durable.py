@@ -30,8 +30,8 @@ from holdfast.runtime.plans.plan_asyncio import arun
 HIDDEN = "nostream"
 """LangGraph's tag for a model whose words nobody is shown."""
 LOOK_S = 0.002
-STORED_S = 10.0
-"""How long what a node has made is waited for: it is on its way into the store."""
+LOOKS_MAX = 1000
+"""How often one looks whether what a node has made is stored: it is on its way."""
 
 
 class DurableGraph:
@@ -64,7 +64,9 @@ class DurableGraph:
         with self._turn(input, config, event_id) as (thread_id, config):
             options.setdefault("durability", "sync")
             for event in self._graph.stream(input, config, **options):
-                while self._is_on_its_way(thread_id, event, options):
+                for _ in range(LOOKS_MAX):
+                    if not self._is_on_its_way(thread_id, event, options):
+                        break
                     time.sleep(LOOK_S)
                 yield event
 
@@ -83,7 +85,9 @@ class DurableGraph:
         async with self._aturn(input, config, event_id) as (thread_id, config):
             options.setdefault("durability", "sync")
             async for event in self._graph.astream(input, config, **options):
-                while self._is_on_its_way(thread_id, event, options):
+                for _ in range(LOOKS_MAX):
+                    if not self._is_on_its_way(thread_id, event, options):
+                        break
                     await asyncio.sleep(LOOK_S)
                 yield event
 
@@ -102,7 +106,9 @@ class DurableGraph:
                 turns.pop(thread_id, None)
 
     @asynccontextmanager
-    async def _aturn(self, input: Any, config: Any, event_id: Any) -> AsyncIterator[Any]:
+    async def _aturn(
+        self, input: Any, config: Any, event_id: Any
+    ) -> AsyncIterator[Any]:
         merged, thread_id = self._merged(config)
         key = words_key(thread_id)
         opened = await asyncio.to_thread(self._saver.store.session, key)
@@ -131,14 +137,10 @@ class DurableGraph:
         """
         if options["durability"] == "exit":
             return False  # as its caller has asked for
-        began = options.setdefault("_began", time.monotonic())
         thread = self._saver._threads.known(thread_id)
-        if thread is not None:
-            for message in _messages_in(event):
-                if not thread.words.has(message):
-                    return time.monotonic() - began < STORED_S
-        options.pop("_began")
-        return False
+        if thread is None:
+            return True
+        return any(not thread.words.has(message) for message in _messages_in(event))
 
 
 def _is_new(input: Any, config: Any) -> bool:

@@ -37,17 +37,17 @@ class State(NamedTuple):
         return State(dict(self.values), dict(self.versions), dict(self.seen))
 
 
-class Write(NamedTuple):
+class TaskWrite(NamedTuple):
     """What a task has written to a channel."""
 
     path: str
     task: str
-    index: int
+    place: int
     channel: str
     value: Encoded
 
 
-class Step:
+class GraphStep:
     """A checkpoint as it was stored. `seq` is its place in the log."""
 
     __slots__ = ("ns", "parent", "record", "seq", "writes")
@@ -57,7 +57,7 @@ class Step:
         self.ns: str = record.get("ns", "")
         self.parent = parent
         self.seq = seq
-        self.writes: dict[tuple[str, int], Write] = {}
+        self.writes: dict[tuple[str, int], TaskWrite] = {}
 
     @property
     def id(self) -> str:
@@ -85,10 +85,10 @@ class History:
 
     def __init__(self) -> None:
         self.head = 0
-        self.steps: dict[Place, Step] = {}
+        self.steps: dict[Place, GraphStep] = {}
         self.hidden: set[Place] = set()
         self._order: dict[str, list[str]] = {}
-        self._early: dict[Place, dict[tuple[str, int], Write]] = {}
+        self._early: dict[Place, dict[tuple[str, int], TaskWrite]] = {}
         self._states: OrderedDict[Place, State] = OrderedDict()
 
     def add(self, record: dict[str, Any], seq: int) -> None:
@@ -106,7 +106,7 @@ class History:
         ns = record.get("ns", "")
         order = self._order.setdefault(ns, [])
         parent = record.get("parent", order[-1] if order else None)
-        step = Step(record, parent, seq)
+        step = GraphStep(record, parent, seq)
         place = (ns, step.id)
         known = self.steps.get(place)
         if known is not None:
@@ -131,9 +131,9 @@ class History:
             # were: the same ones may be stored twice.
             if number >= 0 and (task, number) in writes:
                 continue
-            writes[task, number] = Write(path, task, number, channel, value)
+            writes[task, number] = TaskWrite(path, task, number, channel, value)
 
-    def latest(self, ns: str) -> Step | None:
+    def latest(self, ns: str) -> GraphStep | None:
         """The step that was stored last in this namespace."""
         for id in reversed(self._order.get(ns, ())):
             if (ns, id) not in self.hidden:
@@ -145,11 +145,11 @@ class History:
         order = self._order.get(ns)
         return order[-1] if order else None
 
-    def find(self, ns: str, id: str) -> Step | None:
+    def find(self, ns: str, id: str) -> GraphStep | None:
         """The step of this name."""
         return None if (ns, id) in self.hidden else self.steps.get((ns, id))
 
-    def newest_first(self) -> list[Step]:
+    def newest_first(self) -> list[GraphStep]:
         """All steps that can be found."""
         found = [step for place, step in self.steps.items() if place not in self.hidden]
         return sorted(found, key=lambda step: step.seq, reverse=True)
@@ -157,11 +157,11 @@ class History:
     def namespaces(self) -> list[str]:
         return list(self._order)
 
-    def parent_of(self, step: Step) -> Step | None:
+    def parent_of(self, step: GraphStep) -> GraphStep | None:
         """The step that this one stands on, also if it can't be found any more."""
         return None if step.parent is None else self.steps.get((step.ns, step.parent))
 
-    def state(self, step: Step | None) -> State:
+    def state(self, step: GraphStep | None) -> State:
         """The channels at this step. Not to be changed."""
         todo = []
         known = None
@@ -179,16 +179,16 @@ class History:
         self._remember(todo[0], state)
         return state
 
-    def _remember(self, step: Step, state: State) -> None:
+    def _remember(self, step: GraphStep, state: State) -> None:
         self._states[step.ns, step.id] = state
         if len(self._states) > STATES_MAX:
             self._states.popitem(last=False)
 
 
-def pending(step: Step) -> list[Write]:
+def pending(step: GraphStep) -> list[TaskWrite]:
     """What tasks have written at this step, in the order in which LangGraph applies it."""
     return sorted(
-        step.writes.values(), key=lambda w: writes_sort_key(w.path, w.task, w.index)
+        step.writes.values(), key=lambda w: writes_sort_key(w.path, w.task, w.place)
     )
 
 
@@ -202,9 +202,7 @@ def step_record(
     metadata: Encoded,
 ) -> dict[str, Any]:
     """The record of a new step. `values` are those of its channels that have changed."""
-    before = history.state(
-        None if parent is None else history.steps.get((ns, parent))
-    )
+    before = history.state(None if parent is None else history.steps.get((ns, parent)))
     versions, seen = checkpoint["channel_versions"], checkpoint["versions_seen"]
     record: dict[str, Any] = {"kind": "step"}
     if ns:

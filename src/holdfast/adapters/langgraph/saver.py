@@ -56,7 +56,9 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             checkpoints.load(self._threads, _address(config), self._serde)
         )
 
-    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+    def put(
+        self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any
+    ) -> Any:
         """Stores a step on the one that the config names. Raises `Conflict` if another run has gone
         on from there since it was loaded, `SessionEnded` if the thread was deleted.
         """
@@ -180,7 +182,9 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     @property
     def _serde(self) -> Serde:
         # Looked up each time: LangGraph makes copies of a saver with another one.
-        return Serde(lambda value: typed(value, self.serde.dumps_typed), self.serde.loads_typed)
+        return Serde(
+            lambda value: typed(value, self.serde.dumps_typed), self.serde.loads_typed
+        )
 
     def _put(self, config: Any, checkpoint: Any, metadata: Any, changed: Any) -> Any:
         address = _address(config)

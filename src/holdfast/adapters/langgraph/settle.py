@@ -17,7 +17,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from holdfast.adapters.langgraph import checkpoints
 from holdfast.adapters.langgraph.checkpoints import Address, Serde, told
-from holdfast.adapters.langgraph.history import Step
+from holdfast.adapters.langgraph.history import GraphStep
 from holdfast.adapters.langgraph.thread import Thread
 from holdfast.adapters.langgraph.values import Encoded
 from holdfast.runtime.plans.plan import Plan, read
@@ -65,7 +65,7 @@ def settle(saver: Any, thread_id: str) -> Plan[None]:
     )
 
 
-def _channel(thread: Thread, step: Step) -> str | None:
+def _channel(thread: Thread, step: GraphStep) -> str | None:
     """The channel that the messages are in."""
     found = []
     for name, value in thread.history.state(step).values.items():

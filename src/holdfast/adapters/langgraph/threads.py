@@ -14,12 +14,14 @@ from holdfast.adapters.langgraph.thread import (
     words_key,
 )
 from holdfast.domain.entry import Draft
+from holdfast.domain.message import thaw
 from holdfast.engine.protocol import Refused, SessionState, Write
 from holdfast.errors import BadArgument, SessionEnded
+from holdfast.formats.langchain.steps import NAME as STEPS
 from holdfast.runtime.changes.end_session import end
 from holdfast.runtime.changes.erase import erase
 from holdfast.runtime.changes.open_session import open_session
-from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.store import Store
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -165,16 +167,11 @@ class Threads:
 
 
 def _bond(words_id: str) -> Any:
-    from holdfast.adapters.langgraph.thread import STEPS
-    from holdfast.runtime.live.session_log import speak
-
     return speak({"kind": "thread", "words": words_id}, STEPS)
 
 
 def _belong_together(thread: Thread) -> bool:
     """Whether the steps are of these words: their first record names the session."""
-    from holdfast.domain.message import thaw
-
     page = thread.steps_log.page(1, 1)
     if not page:
         return True  # just made; its maker is about to say so

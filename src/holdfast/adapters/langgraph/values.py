@@ -1,12 +1,12 @@
 """Values of a graph's state as JSON: messages by reference, the rest as it is where JSON holds it.
 
-    {"$m": id}             a message of the thread's transcript; with "as", with these fields of its data
-                           in place of its own, and without those that are null there
-    {"$p": payload}        a message that is not in the transcript
-    {"$s": [k, t, items]}  a list: the first `k` and the last `t` items of the one before, `items` between
-    {"$delta": value}      a snapshot of a delta channel
-    {"$send": [node, value]}, {"$set": value}    a task that was sent, a value that replaces another
-    {"$t": [way, base64]}  anything else, as LangGraph's own serialiser writes it; never a pickle
+{"$m": id}             a message of the thread's transcript; with "as", with these fields of its data
+                       in place of its own, and without those that are null there
+{"$p": payload}        a message that is not in the transcript
+{"$s": [k, t, items]}  a list: the first `k` and the last `t` items of the one before, `items` between
+{"$delta": value}      a snapshot of a delta channel
+{"$send": [node, value]}, {"$set": value}    a task that was sent, a value that replaces another
+{"$t": [way, base64]}  anything else, as LangGraph's own serialiser writes it; never a pickle
 """
 
 import base64

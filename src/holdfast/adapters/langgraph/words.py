@@ -111,7 +111,9 @@ class Words:
             self._by_name[name] = id
             self._named.add(id)
 
-    def find(self, id: str, other: Payload | None, loads: Callable[[Typed], Any]) -> Any:
+    def find(
+        self, id: str, other: Payload | None, loads: Callable[[Typed], Any]
+    ) -> Any:
         """The message of this id, made anew: whoever gets it may change it. `other`: fields of its
         data that are not as the transcript has them.
         """
@@ -197,7 +199,9 @@ class Keeping:
         """The reference to this message; None where it is new and stays out of the transcript."""
         seen = fingerprint(message)
         if seen is not None:
-            found = self._words.other_wordings.get(seen) or self._known(seen, message.id)
+            found = self._words.other_wordings.get(seen) or self._known(
+                seen, message.id
+            )
             if found is not None:
                 return found
         payload, body = body_of(message, self._dumps)

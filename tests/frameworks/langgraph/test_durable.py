@@ -1,0 +1,165 @@
+"""Runs as turns: what the user was shown is stored, and is told to the model next."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from graphs import ANSWER, SEEN, Scripted, agent, chat, endless, run_apart, say, texts, thread
+from langchain_core.messages import AIMessage, ToolMessage
+
+from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.errors import AlreadyAccepted, BadArgument, TurnInterrupted
+
+
+def states(saver: HoldfastSaver) -> list[tuple[str, str]]:
+    session = saver.store.session("langgraph:t")
+    return [(message.state, message.text) for message in session.transcript()]
+
+
+def test_text_that_was_shown_before_a_kill_is_in_the_next_context(where: str) -> None:
+    HoldfastSaver(where)
+    process = run_apart("graphs:killed_in_the_middle", where, "Book a table.")
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == -9 and shown == "Casa Lola has"
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver))
+    SEEN.clear()
+    state = graph.invoke(say("Still there?"), thread())
+    [sent] = SEEN
+    assert [message.type for message in sent] == ["human", "ai", "human"]
+    # What was delivered is a prefix of what is stored (I-5).
+    assert sent[1].content.startswith(shown) and ANSWER.startswith(sent[1].content)
+    assert texts(state["messages"]) == ["Book a table.", sent[1].content, "Still there?", ANSWER]
+    assert states(saver)[1] == ("partial", sent[1].content)
+    assert len(states(saver)) == 4
+    assert saver.store.check() == []
+    # Once: the next run finds nothing left to settle.
+    assert len(graph.invoke(say("Thanks."), thread())["messages"]) == 6
+
+
+def test_a_call_without_a_result_is_closed_for_the_next_prompt(where: str) -> None:
+    HoldfastSaver(where)
+    process = run_apart("graphs:killed_in_a_tool", where)
+    process.communicate(timeout=60)
+    assert process.returncode == -9
+    saver = HoldfastSaver(where)
+    SEEN.clear()
+    saver.durable(agent(saver, lambda row: "wet")).invoke(say("And now?"), thread())
+    [sent] = SEEN
+    assert [message.type for message in sent] == ["human", "ai", "tool", "human"]
+    assert sent[2].tool_call_id == "call_1" and "unknown" in sent[2].content
+    assert sent[2].status == "error"
+
+
+def test_going_on_without_a_prompt_runs_the_tool_as_langgraph_does(where: str) -> None:
+    HoldfastSaver(where)
+    run_apart("graphs:killed_in_a_tool", where).communicate(timeout=60)
+    saver = HoldfastSaver(where)
+    state = saver.durable(agent(saver, lambda row: "wet")).invoke(None, thread())
+    assert texts(state["messages"]) == ["Water the row.", "", "wet", "Done."]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_stream_that_is_left_keeps_what_was_shown(where: str, asynchronous: bool) -> None:
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver, asynchronous=asynchronous))
+    shown = []
+
+    async def some() -> None:
+        stream = graph.astream(say("One."), thread(), stream_mode="messages")
+        async for message, _ in stream:
+            shown.append(message.content)
+            if len(shown) == 3:
+                break
+        await stream.aclose()
+
+    if asynchronous:
+        asyncio.run(some())
+    else:
+        stream = graph.stream(say("One."), thread(), stream_mode="messages")
+        for message, _ in stream:
+            shown.append(message.content)
+            if len(shown) == 3:
+                break
+        stream.close()
+    [turn] = saver.store.session("langgraph:t").turns()
+    assert turn.end == "interrupted"
+    SEEN.clear()
+    again = saver.durable(chat(saver))
+    again.invoke(say("Two."), thread())
+    assert SEEN[0][1].content.startswith("".join(shown))
+
+
+def test_a_model_that_fails_in_the_middle_leaves_what_it_said(where: str) -> None:
+    class Breaking(Scripted):
+        def _stream(self, messages: Any, *rest: Any, **more: Any) -> Any:
+            for number, chunk in enumerate(super()._stream(messages, *rest, **more)):
+                if number == 4:
+                    raise OSError("the line went dead")
+                yield chunk
+
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver, Breaking(messages=endless())))
+    with pytest.raises(OSError):
+        list(graph.stream(say("One."), thread(), stream_mode="messages"))
+    assert states(saver)[-1] == ("partial", "Casa Lola ")
+    [turn] = saver.store.session("langgraph:t").turns()
+    assert turn.end == "failed" and "went dead" in (turn.error or "")
+
+
+def test_what_is_streamed_stands_once_in_the_transcript(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver))
+    shown = list(graph.stream(say("One."), thread(), stream_mode=["messages", "updates"]))
+    words = "".join(event[0].content for mode, event in shown if mode == "messages")
+    assert words == ANSWER
+    assert states(saver) == [("complete", "One."), ("complete", ANSWER)]
+    assert graph.get_state(thread()).values["messages"][1].content == ANSWER
+    [turn] = saver.store.session("langgraph:t").turns()
+    assert turn.end == "completed" and turn.messages == 2
+
+
+def test_a_request_that_comes_again_is_answered_once(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver))
+    graph.invoke(say("One."), thread(), event_id="request-1")
+    with pytest.raises(AlreadyAccepted):
+        graph.invoke(say("One."), thread(), event_id="request-1")
+    assert len(states(saver)) == 2
+
+
+def test_a_run_can_be_stopped_from_outside(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver))
+    shown = []
+    with pytest.raises(TurnInterrupted):
+        for message, _ in graph.stream(say("One."), thread(), stream_mode="messages"):
+            shown.append(message.content)
+            if len(shown) == 3:
+                saver.store.session("langgraph:t").stop()
+    assert states(saver)[-1][0] == "partial"
+
+
+def test_what_tasks_had_finished_is_kept_by_the_next_prompt(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = agent(saver, lambda row: "wet")
+    graph.invoke(say("Water the row."), thread(), interrupt_before=["act"])
+    head = saver.get_tuple(thread())
+    assert head is not None
+    # As a tool's task leaves it that was finished when its process was killed.
+    late = ToolMessage("wet", tool_call_id="call_1", id="late")
+    saver.put_writes(head.config, [("messages", [late])], "task", "~act")
+    SEEN.clear()
+    saver.durable(graph).invoke(say("And now?"), thread())
+    assert [message.content for message in SEEN[0]] == ["Water the row.", "", "wet", "And now?"]
+
+
+def test_the_rest_of_a_graph_is_its_own(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = saver.durable(chat(saver).with_config(configurable={"thread_id": "t"}))
+    graph.invoke(say("One."))
+    assert isinstance(graph.get_state(thread()).values["messages"][1], AIMessage)
+    with pytest.raises(BadArgument):
+        saver.durable(chat(None))
+    with pytest.raises(BadArgument):
+        saver.durable(chat(saver)).invoke(say("One."))

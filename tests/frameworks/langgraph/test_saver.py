@@ -1,0 +1,386 @@
+"""LangGraph's checkpointer on Holdfast: its own conformance suite, and what it promises beyond."""
+
+import asyncio
+import operator
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from graphs import agent, chat, run_apart, say, texts, thread
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
+from langgraph.types import Command, Send, interrupt
+from typing_extensions import TypedDict
+
+import holdfast
+from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.errors import BadArgument, Conflict, SessionEnded
+
+
+def words(saver: HoldfastSaver, name: str = "t") -> list[tuple[str, str]]:
+    session = saver.store.session(f"langgraph:{name}")
+    return [(message.role, message.text) for message in session.transcript()]
+
+
+def test_the_conformance_suite_of_langgraph_passes_whole(where: str) -> None:
+    @checkpointer_test(name="HoldfastSaver")
+    async def made() -> Any:
+        yield HoldfastSaver(where)
+
+    report = asyncio.run(validate(made))
+    assert len(report.results) == 8
+    for name, result in report.results.items():
+        assert result.detected and result.passed, (name, result.failures)
+    assert sum(result.tests_passed for result in report.results.values()) >= 81
+
+
+def test_messages_stand_once_in_a_transcript_that_everybody_reads(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = chat(saver)
+    graph.invoke(say("Book a table."), thread())
+    graph.invoke(say("Book a table."), thread())
+    assert (
+        words(saver)
+        == [
+            ("user", "Book a table."),
+            ("assistant", "Casa Lola has a table at eight by the window"),
+        ]
+        * 2
+    )
+    hits = saver.store.search("window")
+    assert {hit.key for hit in hits} == {"langgraph:t"} and len(hits) == 2
+    assert saver.store.check() == []
+
+
+def test_what_was_stored_comes_back_as_langgraph_has_it_in_memory(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = agent(saver, lambda row: f"row {row} is wet")
+    shown = graph.invoke(say("Water the row."), thread())
+    again = chat(HoldfastSaver(holdfast.open(where))).get_state(thread())
+    assert again.values["messages"] == shown["messages"]
+    assert again.next == () and again.metadata["step"] == 3
+    assert texts(shown["messages"]) == ["Water the row.", "", "row 1 is wet", "Done."]
+    roles = [role for role, _ in words(saver)]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    calls = saver.store.session("langgraph:t").calls()
+    assert [(call.name, call.state) for call in calls] == [("water", "done")]
+
+
+def test_async_runs_store_the_same(where: str) -> None:
+    saver = HoldfastSaver(where)
+
+    async def both() -> Any:
+        graph = chat(saver, asynchronous=True)
+        await graph.ainvoke(say("One."), thread())
+        await graph.ainvoke(say("Two."), thread())
+        return [each async for each in graph.aget_state_history(thread())]
+
+    history = asyncio.run(both())
+    assert len(history) == 6
+    # Another event loop, the same saver.
+    assert len(asyncio.run(both())) == 12
+    assert [text for role, text in words(saver) if role == "user"] == ["One.", "Two."] * 2
+
+
+def test_a_step_is_stored_as_what_it_changes(tmp_path: Path) -> None:
+    turns = 60
+    with holdfast.open(tmp_path / "ours.db") as store:
+        graph = chat(HoldfastSaver(store))
+        for number in range(turns):
+            graph.invoke(say(f"Question {number}"), thread())
+        steps = store.session("langgraph.steps:t")
+        bodies = [len(entry.body) for entry in steps.entries()]
+    # No entry grows with the history.
+    assert max(bodies[-6:]) < max(bodies[:20]) + 40
+    with SqliteSaver.from_conn_string(str(tmp_path / "theirs.db")) as theirs:
+        graph = chat(theirs)
+        for number in range(turns):
+            graph.invoke(say(f"Question {number}"), thread())
+    ours = (tmp_path / "ours.db").stat().st_size
+    # It grows with the square of the turns there: 20 times at 60, several hundred at 500.
+    assert (tmp_path / "theirs.db").stat().st_size > 8 * ours
+
+
+def test_other_values_come_back_whatever_they_are(where: str) -> None:
+    saver = HoldfastSaver(where)
+    values = {
+        "text": "plain",
+        "odd": {"$m": "looks like a mark"},
+        "set": {1, 2},
+        "bytes": b"\x00\xff",
+        "point": Point(1, 2),
+        "numbers": [1, 2.5, None, True],
+        "message": ToolMessage("x", tool_call_id="c", artifact={"raw": b"\x01"}),
+        "send": Send("node", {"messages": [HumanMessage("inside", id="i")]}),
+        "half": "\ud800",
+    }
+    step = empty_checkpoint()
+    step["channel_values"] = values
+    step["channel_versions"] = dict.fromkeys(values, 1)
+    config = saver.put(thread(), step, {"source": "update", "step": 1}, step["channel_versions"])
+    found = HoldfastSaver(holdfast.open(where)).get_tuple(config)
+    assert found is not None
+    for name, value in values.items():
+        assert found.checkpoint["channel_values"][name] == value, name
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+def test_a_pickle_is_neither_written_nor_read(where: str) -> None:
+    saver = HoldfastSaver(where, serde=JsonPlusSerializer(pickle_fallback=True))
+    step = empty_checkpoint()
+    step["channel_values"] = {"odd": object}
+    step["channel_versions"] = {"odd": 1}
+    with pytest.raises(BadArgument, match="pickle"):
+        saver.put(thread(), step, {}, {"odd": 1})
+    assert saver.get_tuple(thread()) is None
+
+    class Pickles:
+        def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+            return "msgpack" if value is None else "pickle", pickle.dumps(value)
+
+        def loads_typed(self, data: Any) -> Any:
+            return pickle.loads(data[1])
+
+    with pytest.raises(BadArgument, match="pickle"):
+        HoldfastSaver(where, serde=Pickles()).put(thread(), step, {}, {"odd": 1})
+
+
+def test_a_run_that_was_overtaken_is_told_so(where: str) -> None:
+    first, second = HoldfastSaver(where), HoldfastSaver(holdfast.open(where))
+    chat(first).invoke(say("One."), thread())
+    head = second.get_tuple(thread())
+    assert head is not None
+    chat(first).invoke(say("Two."), thread())
+    late = empty_checkpoint()
+    with pytest.raises(Conflict, match="another run has gone on"):
+        second.put(head.config, late, {"source": "input", "step": 9}, {})
+    assert len(words(first)) == 4
+    assert (
+        second.get_tuple({"configurable": {"thread_id": "t", "checkpoint_id": late["id"]}}) is None
+    )
+
+
+def test_a_thread_that_was_empty_for_two_is_begun_by_one(where: str) -> None:
+    first, second = HoldfastSaver(where), HoldfastSaver(holdfast.open(where))
+    chat(first).invoke(say("Zero."), thread("other"))
+    assert first.get_tuple(thread()) is None and second.get_tuple(thread()) is None
+    chat(first).invoke(say("One."), thread())
+    second_graph = chat(second)
+    assert texts(second_graph.invoke(say("Two."), thread())["messages"])[::2] == ["One.", "Two."]
+
+
+def test_going_back_to_an_older_step_makes_a_branch(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = chat(saver)
+    for text in ("One.", "Two.", "Three."):
+        graph.invoke(say(text), thread())
+    history = list(graph.get_state_history(thread()))
+    after_one = next(each for each in history if len(each.values.get("messages", [])) == 2)
+    graph.invoke(say("Otherwise."), after_one.config)
+    prompts = texts(graph.get_state(thread()).values["messages"])[::2]
+    assert prompts == ["One.", "Otherwise."]
+    # All of it happened.
+    said = [text for role, text in words(saver) if role == "user"]
+    assert said == ["One.", "Two.", "Three.", "Otherwise."]
+    three = next(each for each in history if len(each.values.get("messages", [])) == 6)
+    old = graph.get_state(three.config).values["messages"]
+    assert texts(old)[::2] == ["One.", "Two.", "Three."]
+
+
+@pytest.mark.parametrize("held", ["held", "free"])
+def test_two_processes_on_one_thread_lose_no_turn(where: str, held: str) -> None:
+    HoldfastSaver(where)
+    apart = [run_apart("graphs:many_turns", where, name, "8", held) for name in ("a", "b")]
+    acknowledged = []
+    for process in apart:
+        out, _ = process.communicate(timeout=100)
+        assert process.returncode == 0
+        acknowledged += out.split("\n")[:-1]
+    assert len(acknowledged) == 16
+    messages = chat(HoldfastSaver(where)).get_state(thread()).values["messages"]
+    assert sorted(texts(messages)[::2]) == sorted(acknowledged)
+    assert [message.type for message in messages] == ["human", "ai"] * 16
+
+
+def test_a_deleted_thread_stays_deleted_for_those_who_had_it(where: str) -> None:
+    saver, other = HoldfastSaver(where), HoldfastSaver(holdfast.open(where))
+    chat(saver).invoke(say("A secret."), thread())
+    stale = saver.get_tuple(thread())
+    assert stale is not None
+    other.delete_thread("t")
+    with pytest.raises(SessionEnded):
+        saver.put(stale.config, empty_checkpoint(), {"source": "loop", "step": 2}, {})
+    with pytest.raises(SessionEnded):
+        saver.put_writes(stale.config, [("messages", AIMessage("late"))], "task")
+    assert saver.get_tuple(thread()) is None
+    assert list(saver.list(None)) == []
+    # A new one of the same name has nothing of the old, and the old run nothing of it.
+    chat(other).invoke(say("Anew."), thread())
+    for each in (saver, other):
+        with pytest.raises(SessionEnded):
+            each.put(stale.config, empty_checkpoint(), {"source": "loop", "step": 2}, {})
+        each.put_writes(stale.config, [("messages", AIMessage("late"))], "task")
+        assert texts(chat(each).get_state(thread()).values["messages"])[::2] == ["Anew."]
+    assert [role for role, _ in words(other)] == ["user", "assistant"]
+    assert saver.store.search("secret") == []
+
+
+def test_a_reset_of_the_words_ends_the_thread(where: str) -> None:
+    saver = HoldfastSaver(where)
+    chat(saver).invoke(say("One."), thread())
+    saver.store.reset("langgraph:t")
+    assert saver.get_tuple(thread()) is None
+    chat(saver).invoke(say("Two."), thread())
+    assert texts(chat(saver).get_state(thread()).values["messages"])[::2] == ["Two."]
+
+
+def test_a_copy_goes_its_own_way_and_outlives_its_source(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = chat(saver)
+    graph.invoke(say("One."), thread())
+    saver.copy_thread("t", "copy")
+    with pytest.raises(BadArgument):
+        saver.copy_thread("t", "copy")
+    saver.delete_thread("t")
+    graph.invoke(say("Two."), thread("copy"))
+    assert texts(graph.get_state(thread("copy")).values["messages"])[::2] == ["One.", "Two."]
+    assert len(words(saver, "copy")) == 4
+
+
+def test_messages_that_are_removed_or_edited_stay_in_the_transcript(where: str) -> None:
+    saver = HoldfastSaver(where)
+    graph = chat(saver)
+    graph.invoke({"messages": [HumanMessage("One.", id="h1")]}, thread())
+    graph.update_state(thread(), {"messages": [RemoveMessage("h1")]})
+    graph.update_state(thread(), {"messages": [HumanMessage("Uno.", id="h2")]})
+    graph.update_state(thread(), {"messages": [HumanMessage("Eins.", id="h2")]})
+    state = chat(HoldfastSaver(holdfast.open(where))).get_state(thread())
+    assert texts(state.values["messages"]) == [
+        "Casa Lola has a table at eight by the window",
+        "Eins.",
+    ]
+    said = [text for role, text in words(saver) if role == "user"]
+    assert said == ["One.", "Uno.", "Eins."]
+
+
+def test_pruning_hides_old_steps_and_delta_channels_stay_whole(where: str) -> None:
+    class Many(TypedDict):
+        messages: Annotated[list, DeltaChannel(_messages_delta_reducer)]
+
+    saver = HoldfastSaver(where)
+    graph = StateGraph(Many)
+    graph.add_node("model", lambda state: {"messages": [AIMessage("Yes.")]})
+    graph.add_edge(START, "model")
+    graph.add_edge("model", END)
+    made = graph.compile(checkpointer=saver)
+    for text in ("One.", "Two.", "Three."):
+        made.invoke(say(text), thread())
+    expected = ["One.", "Yes.", "Two.", "Yes.", "Three.", "Yes."]
+    assert texts(made.get_state(thread()).values["messages"]) == expected
+    saver.prune(["t"])
+    assert len(list(saver.list(thread()))) == 1
+    fresh = graph.compile(checkpointer=HoldfastSaver(holdfast.open(where)))
+    assert texts(fresh.get_state(thread()).values["messages"]) == expected
+    assert [text for _, text in words(saver)] == expected
+
+
+def test_an_interrupt_is_resumed_in_another_process(where: str) -> None:
+    class State(TypedDict):
+        answers: Annotated[list, operator.add]
+
+    def ask(state: Any) -> Any:
+        return {"answers": [interrupt("May I?")]}
+
+    graph = StateGraph(State)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    first = graph.compile(checkpointer=HoldfastSaver(where))
+    waiting = first.invoke({"answers": ["begun"]}, thread())
+    assert waiting["__interrupt__"][0].value == "May I?"
+    second = graph.compile(checkpointer=HoldfastSaver(holdfast.open(where)))
+    assert second.get_state(thread()).tasks[0].interrupts
+    assert second.invoke(Command(resume="yes"), thread())["answers"] == ["begun", "yes"]
+
+
+def test_a_damaged_message_takes_away_nothing_but_itself(tmp_path: Path) -> None:
+    import apsw
+
+    place = tmp_path / "agents.db"
+    with holdfast.open(place) as store:
+        graph = chat(HoldfastSaver(store))
+        for text in ("One.", "Two.", "Three."):
+            graph.invoke(say(text), thread())
+    connection = apsw.Connection(str(place))
+    [table] = [
+        name
+        for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")
+        if name in ("log", "entries", "entry")
+    ]
+    changed = connection.execute(
+        f"update {table} set body = x'00ff' where cast(body as text) like '%Two.%' "
+        'and cast(body as text) like \'{"type":"human"%\' returning 1'
+    ).fetchall()
+    assert changed
+    connection.close()
+    with holdfast.open(place) as store:
+        messages = chat(HoldfastSaver(store)).get_state(thread()).values["messages"]
+        assert len(messages) == 6
+        assert texts(messages)[0] == "One." and "can't be read" in texts(messages)[2]
+        assert chat(HoldfastSaver(store)).invoke(say("Four."), thread())
+
+
+@pytest.mark.parametrize(
+    "config", [None, {}, {"configurable": {}}, {"configurable": {"thread_id": b"t"}}, "t"]
+)
+def test_bad_configs_are_refused_before_anything_is_written(where: str, config: Any) -> None:
+    saver = HoldfastSaver(where)
+    with pytest.raises(BadArgument):
+        saver.get_tuple(config)
+    with pytest.raises(BadArgument):
+        saver.put(config, empty_checkpoint(), {}, {})
+    with pytest.raises(BadArgument):
+        saver.put_writes(config, [], "task")
+    with pytest.raises(BadArgument):
+        saver.put_writes(thread(), [], "task")
+    with pytest.raises(BadArgument):
+        saver.prune(["t"], strategy="everything")
+    assert len(saver.store.sessions()) == 0
+
+
+def test_a_subclass_and_a_copy_with_another_serialiser_work(where: str) -> None:
+    class Mine(HoldfastSaver):
+        pass
+
+    saver = Mine(where)
+    clone = saver.with_allowlist([("m", "C")])
+    chat(clone).invoke(say("One."), thread(name="7"))
+    found = saver.get_tuple({"configurable": {"thread_id": 7}})
+    assert found is not None and len(found.checkpoint["channel_values"]["messages"]) == 2
+
+
+def test_subgraphs_keep_steps_of_their_own_and_share_the_words(where: str) -> None:
+    saver = HoldfastSaver(where)
+    inner = StateGraph(MessagesState)
+    inner.add_node("inner", lambda state: {"messages": [AIMessage("Inside.", id="in")]})
+    inner.add_edge(START, "inner")
+    outer = StateGraph(MessagesState)
+    outer.add_node("sub", inner.compile(checkpointer=True))
+    outer.add_edge(START, "sub")
+    graph = outer.compile(checkpointer=saver)
+    graph.invoke(say("One."), thread())
+    spaces = {each.config["configurable"]["checkpoint_ns"] for each in saver.list(thread())}
+    assert spaces == {"", "sub"}
+    assert [text for _, text in words(saver)] == ["One.", "Inside."]
