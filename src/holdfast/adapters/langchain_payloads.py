@@ -150,3 +150,30 @@ def is_json(value: Any) -> bool:
     if kind is dict:
         return all(type(key) is str and is_json(item) for key, item in value.items())
     return False
+
+
+UNKNOWN = "interrupted: the outcome of this call is unknown"
+
+
+def with_results(messages: list[Any], *, to_the_end: bool) -> list[Any]:
+    """The messages, each call of a tool with a result behind it: a provider refuses one without.
+    With `to_the_end` also those that nothing has come after yet.
+    """
+    answered = set()
+    for message in messages:
+        if isinstance(message, lc.ToolMessage):
+            answered.add(message.tool_call_id)
+    whole: list[Any] = []
+    owed: list[Any] = []
+    for message in messages:
+        if not isinstance(message, lc.ToolMessage):
+            whole += owed
+            owed = []
+        whole.append(message)
+        for call in getattr(message, "tool_calls", None) or ():
+            if call["id"] not in answered:
+                name, id = call["name"], call["id"]
+                owed.append(
+                    lc.ToolMessage(UNKNOWN, tool_call_id=id, name=name, status="error")
+                )
+    return whole + owed if to_the_end else whole

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.base import copy_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
+from holdfast.adapters.langchain_payloads import with_results
 from holdfast.adapters.langgraph import checkpoints
 from holdfast.adapters.langgraph.checkpoints import Address, Serde, told
 from holdfast.adapters.langgraph.history import GraphStep
@@ -23,7 +24,6 @@ from holdfast.adapters.langgraph.values import Encoded
 from holdfast.runtime.plans.plan import Plan, read
 
 USUAL = "messages"
-UNKNOWN = "interrupted: the outcome of this call is unknown"
 
 
 def settle(saver: Any, thread_id: str) -> Plan[None]:
@@ -45,7 +45,7 @@ def settle(saver: Any, thread_id: str) -> Plan[None]:
         added = _finished(tuple_, channel, said)
         for id in thread.words.left_behind(thread.referenced):
             added.append(thread.words.find(id, None, serde.loads))
-        whole = with_results([*said, *added])
+        whole = with_results([*said, *added], to_the_end=True)
     if len(whole) == len(said):
         return
     checkpoint: dict[str, Any] = dict(copy_checkpoint(tuple_.checkpoint))
@@ -93,24 +93,3 @@ def _finished(tuple_: Any, channel: str, said: list[Any]) -> list[Any]:
             if isinstance(message, AIMessage | ToolMessage) and message.id not in names:
                 found.append(message)
     return found
-
-
-def with_results(messages: list[Any]) -> list[Any]:
-    """The messages, each call of a tool with a result behind it."""
-    answered = {
-        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
-    }
-    whole: list[Any] = []
-    owed: list[Any] = []
-    for message in messages:
-        if not isinstance(message, ToolMessage):
-            whole += owed
-            owed = []
-        whole.append(message)
-        for call in getattr(message, "tool_calls", None) or ():
-            if call["id"] not in answered:
-                name, id = call["name"], call["id"]
-                owed.append(
-                    ToolMessage(UNKNOWN, tool_call_id=id, name=name, status="error")
-                )
-    return whole + owed

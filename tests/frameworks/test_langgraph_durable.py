@@ -4,8 +4,19 @@ import asyncio
 from typing import Any
 
 import pytest
-from graphs import ANSWER, SEEN, Scripted, agent, chat, endless, run_apart, say, texts, thread
 from langchain_core.messages import AIMessage, ToolMessage
+from langgraph_graphs import (
+    ANSWER,
+    SEEN,
+    Scripted,
+    agent,
+    chat,
+    endless,
+    run_apart,
+    say,
+    texts,
+    thread,
+)
 
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.errors import AlreadyAccepted, BadArgument, TurnInterrupted
@@ -18,7 +29,7 @@ def states(saver: HoldfastSaver) -> list[tuple[str, str]]:
 
 def test_text_that_was_shown_before_a_kill_is_in_the_next_context(where: str) -> None:
     HoldfastSaver(where)
-    process = run_apart("graphs:killed_in_the_middle", where, "Book a table.")
+    process = run_apart("langgraph_graphs:killed_in_the_middle", where, "Book a table.")
     shown, _ = process.communicate(timeout=60)
     assert process.returncode == -9 and shown == "Casa Lola has"
     saver = HoldfastSaver(where)
@@ -39,7 +50,7 @@ def test_text_that_was_shown_before_a_kill_is_in_the_next_context(where: str) ->
 
 def test_a_call_without_a_result_is_closed_for_the_next_prompt(where: str) -> None:
     HoldfastSaver(where)
-    process = run_apart("graphs:killed_in_a_tool", where)
+    process = run_apart("langgraph_graphs:killed_in_a_tool", where)
     process.communicate(timeout=60)
     assert process.returncode == -9
     saver = HoldfastSaver(where)
@@ -53,7 +64,7 @@ def test_a_call_without_a_result_is_closed_for_the_next_prompt(where: str) -> No
 
 def test_going_on_without_a_prompt_runs_the_tool_as_langgraph_does(where: str) -> None:
     HoldfastSaver(where)
-    run_apart("graphs:killed_in_a_tool", where).communicate(timeout=60)
+    run_apart("langgraph_graphs:killed_in_a_tool", where).communicate(timeout=60)
     saver = HoldfastSaver(where)
     state = saver.durable(agent(saver, lambda row: "wet")).invoke(None, thread())
     assert texts(state["messages"]) == ["Water the row.", "", "wet", "Done."]

@@ -22,10 +22,7 @@ SEEN: list[list[Any]] = []
 class Scripted(GenericFakeChatModel):
     """Says what it is given to say, word by word when it streams."""
 
-    def _stream(self, messages: Any, *rest: Any, **more: Any) -> Iterator[Any]:
-        SEEN.append(list(messages))
-        yield from super()._stream(messages, *rest, **more)
-
+    # Called for a stream, too.
     def _generate(self, messages: Any, *rest: Any, **more: Any) -> Any:
         SEEN.append(list(messages))
         return super()._generate(messages, *rest, **more)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from graphs import agent, chat, run_apart, say, texts, thread
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
@@ -18,6 +17,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import Command, Send, interrupt
+from langgraph_graphs import agent, chat, run_apart, say, texts, thread
 from typing_extensions import TypedDict
 
 import holdfast
@@ -203,7 +203,9 @@ def test_going_back_to_an_older_step_makes_a_branch(where: str) -> None:
 @pytest.mark.parametrize("held", ["held", "free"])
 def test_two_processes_on_one_thread_lose_no_turn(where: str, held: str) -> None:
     HoldfastSaver(where)
-    apart = [run_apart("graphs:many_turns", where, name, "8", held) for name in ("a", "b")]
+    apart = [
+        run_apart("langgraph_graphs:many_turns", where, name, "8", held) for name in ("a", "b")
+    ]
     acknowledged = []
     for process in apart:
         out, _ = process.communicate(timeout=100)
