@@ -13,7 +13,7 @@ from tidy.tree import Module, library
 # is the public face.
 LAYERS = [
     {"errors"},
-    {"domain"},
+    {"domain", "write_ahead_log"},
     {"engine", "formats", "importers", "parts"},
     {"runtime", "doctor"},
     {"holdfast"},

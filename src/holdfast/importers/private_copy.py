@@ -4,8 +4,9 @@ anything that writes.
 Even a read-only connection to a SQLite file in WAL mode writes a `-shm` file beside it, and the
 file without its `-wal` lacks the last turns. So files are copied, the log with them, into a folder
 of our own; the original keeps its bytes, its times and its neighbours. A store that is written
-meanwhile is copied again until a copy is of one moment. Links inside a store are not followed: what
-they point to is somebody else's.
+meanwhile is copied again until a copy is of one moment. A log that is damaged is told, and in the
+copy it is made readable behind the damage. Links inside a store are not followed: what they point
+to is somebody else's.
 """
 
 import errno
@@ -21,6 +22,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.importers.own_folder import OwnFolder
 from holdfast.importers.reader import UnreadableRecord
 from holdfast.importers.values import StrPath
+from holdfast.write_ahead_log import PAGE_BYTES_MAX, bring_back, log_damage
 
 TRIES = 20
 _BLOCK = 1 << 20
@@ -116,12 +118,30 @@ class PrivateCopy:
                 if source.exists():
                     _copy_file(source, target)
             if before == [_stamp(source) for source, _ in pairs]:
+                self._look_at_log()
                 return
         raise StoreUnavailable(
             where=str(self.source),
             problem="it is written without a pause, and no copy of one moment could be made",
             remedy="Stop the program that writes it",
         )
+
+    def _look_at_log(self) -> None:
+        """SQLite would read a damaged log up to the damage, and say nothing."""
+        log = f"{self.path}-wal"
+        start = read_start(self.path, 18)
+        # SQLite writes 65536 as 1
+        page_bytes = int.from_bytes(start[16:18], "big")
+        page_bytes = PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
+        damage = log_damage(log, page_bytes=page_bytes)
+        if damage is not None:
+            bring_back(log, damage, page_bytes=page_bytes)
+            problem = (
+                f"{damage.place} of this log is damaged; the {damage.behind} frames behind it, "
+                "which SQLite drops without a word, were read"
+            )
+            place = f"{self.source.name}-wal"
+            self.left_out.append(UnreadableRecord(None, place, problem))
 
     def _takes(self, real: Path, tail: str) -> bool:
         """Whether a file's neighbour is one: a link leads to what is somebody else's, and a pipe

@@ -7,6 +7,7 @@ from contextlib import closing
 import apsw
 
 from holdfast.engine.sqlite.driver_errors import translated
+from holdfast.engine.sqlite.file_guard.damaged_log import refuse_damaged_log
 from holdfast.engine.sqlite.file_guard.file_header import (
     read_header,
     refuse_lost_database,
@@ -103,6 +104,7 @@ def prepare(path: str, *, busy_s: float) -> None:
         with closing(connect(path, busy_s=busy_s)) as connection:
             # a store that is refused stays as it is
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            refuse_damaged_log(connection, path)
             _check_or_create(connection, path)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 

@@ -33,6 +33,9 @@ from holdfast.engine.sqlite.connection import (
     refuse_newer,
 )
 from holdfast.engine.sqlite.driver_errors import translated
+from holdfast.engine.sqlite.file_guard.damaged_log import (
+    refuse_damaged_log_unlocked,
+)
 from holdfast.engine.sqlite.file_guard.file_header import read_header
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
@@ -297,6 +300,8 @@ def _refuse_other(path: str) -> None:
         with closing(connect(path, look(path))) as connection:
             owner = connection.execute("PRAGMA application_id").get
             version = connection.execute("PRAGMA user_version").get
+            page_bytes = connection.execute("PRAGMA page_size").get
+    refuse_damaged_log_unlocked(path, page_bytes=page_bytes)
     if owner != APPLICATION_ID:
         raise not_ours(path)
     refuse_newer(version, path)

@@ -1,0 +1,63 @@
+"""A store whose write-ahead log is damaged is not opened: SQLite would drop what was committed behind
+the damage, and the next writer would write over it.
+"""
+
+import os
+import time
+
+import apsw
+
+from holdfast.errors import Damaged
+from holdfast.write_ahead_log import LogDamage, log_damage
+
+LOOKS = 3
+PAUSE_S = 0.02
+
+
+def refuse_damaged_log(connection: apsw.Connection, path: str) -> None:
+    """Under the fair lock, before anything is written: as far as SQLite has read the log, it is
+    whole; what lies behind that is looked at. Raises the driver's errors.
+    """
+    # it reads the log with the first question
+    page_bytes = connection.execute("PRAGMA page_size").get
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    good, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    if good >= 0:
+        _refuse(path, log_damage(path + "-wal", page_bytes=page_bytes, good=good))
+
+
+def refuse_damaged_log_unlocked(path: str, *, page_bytes: int) -> None:
+    """The same for those who only look. Others may be writing the log: what is not so any more at
+    a second look was not damage.
+    """
+    for _ in range(LOOKS):
+        before = _stamp(path)
+        damage = log_damage(path + "-wal", page_bytes=page_bytes)
+        if damage is None:
+            return
+        # longer than two writes can have one time
+        time.sleep(PAUSE_S)
+        if before == _stamp(path):
+            _refuse(path, damage)
+
+
+def _refuse(path: str, damage: LogDamage | None) -> None:
+    if damage is None:
+        return
+    problem = (
+        f"{damage.place} of its write-ahead log is, and SQLite would drop the {damage.behind} "
+        "frames behind it, which hold what was committed last"
+    )
+    remedy = (
+        f"keep a copy of it and of {path}-wal, then run `holdfast doctor {path} --heal OUT`, which "
+        "reads them"
+    )
+    raise Damaged(where=path, problem=problem, remedy=remedy)
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path + "-wal")
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
