@@ -79,6 +79,14 @@ def test_a_store_with_a_damaged_log_is_refused_and_the_log_stays(
     assert Path(f"{path}-wal").read_bytes() == raw
 
 
+def test_a_store_that_need_not_survive_a_power_cut_is_opened_and_its_log_is_kept(path: Path) -> None:
+    """Its log is not synced: after a power cut, gaps in it are nothing out of the ordinary."""
+    raw = flip(path, 30_000)
+    with pytest.warns(RuntimeWarning, match="write-ahead log"):
+        holdfast.open(path, durability="process").close()
+    assert Path(f"{path}-wal-damaged-1").read_bytes() == raw
+
+
 @pytest.mark.parametrize("at", PLACES)
 def test_the_doctor_tells_of_the_log_and_the_healed_copy_has_all_words(path: Path, at: int) -> None:
     flip(path, at)

@@ -11,7 +11,7 @@ from holdfast.doctor.detect import OWN, UNKNOWN, open_subject
 from holdfast.doctor.finding import Finding, Rule
 from holdfast.doctor.rulebook import rules_of
 from holdfast.doctor.subject import Accepts, Subject
-from holdfast.errors import HoldfastError
+from holdfast.errors import Damaged, HoldfastError
 from holdfast.importers.damaged_stores import damage_at
 from holdfast.importers.detect import parts_of
 from holdfast.importers.holdfast_export import is_written_out
@@ -74,6 +74,9 @@ def examine(
     try:
         for _ in _look(report, subject, only, session):
             progress(report)
+    except Damaged as error:
+        # A part that all the rest hangs on, such as the definition of a table.
+        _add(report, _of_the_store(kind, "unreadable-store", path, str(error)), only)
     finally:
         subject.close()
     return report

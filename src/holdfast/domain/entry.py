@@ -299,7 +299,7 @@ def note_of(kind: str, note: bytes) -> Any:
     try:
         # Nothing is stored for a note that says only defaults.
         value = _decoders[kind](note or b"{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         value = _converted(kind, thaw(note))
     # A long one holds what was said, a reason or an error, and hardly comes again.
     if len(note) <= _PLAIN_NOTE_BYTES:

@@ -187,7 +187,7 @@ def thaw(body: bytes) -> Any:
     """The value that was frozen; `Damaged` when these are not its bytes any more (I-18)."""
     try:
         return _decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         # it reads numbers that msgspec does not
         import json
 
@@ -205,7 +205,7 @@ def thaw_all(bodies: list[bytes]) -> list[Any]:
     """The values that were frozen, in one go."""
     try:
         return [_decode(body) for body in bodies]
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # One of them is odd: by itself it is read another way, or named.
         return [thaw(body) for body in bodies]
 

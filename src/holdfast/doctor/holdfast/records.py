@@ -15,6 +15,7 @@ from holdfast.engine.protocol import JournalRow, OwedReply, SessionState, Waitin
 from holdfast.engine.sqlite.connection import APPLICATION_ID
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.maintenance.damage import bare_states
+from holdfast.engine.sqlite.row_codec import ODD_VALUES, UNREADABLE
 from holdfast.engine.store_info import Problem
 from holdfast.errors import Damaged, OperatorNeeded
 from holdfast.importers.private_copy import PrivateCopy, is_sqlite, read_start
@@ -24,12 +25,14 @@ PAGE = 500
 
 class SessionRecord(msgspec.Struct):
     """A session as far as it can be read. `entries` are its own; `past` those that it shares,
-    without their words; `lost` the seqs at which nothing can be read, with what is wrong there.
+    without their words, all of them if `past_is_whole`; `lost` the seqs at which nothing can be read,
+    with what is wrong there.
     """
 
     state: SessionState
     entries: list[Entry]
     past: list[Entry]
+    past_is_whole: bool
     lost: dict[int, str]
     inbox: list[Waiting]
     debts: list[OwedReply]
@@ -61,6 +64,7 @@ class HoldfastRecords:
             self.engine = SqliteEngine(
                 str(self._copy.path), durability="process", tick=lambda: 0.0
             )
+            states = self._bare_states()
         except OperatorNeeded as error:
             # It names the private copy, which is gone when somebody reads this.
             self._copy.close()
@@ -71,8 +75,15 @@ class HoldfastRecords:
             self._copy.close()
             raise
         self._events: dict[str, list[AcceptedEvent]] | None = None
+        self._states = {state.id: state for state in states}
+
+    def _bare_states(self) -> list[SessionState]:
         # After the engine was opened, which may have migrated the copy.
-        self._states = {state.id: state for state in bare_states(str(self._copy.path))}
+        try:
+            return bare_states(str(self._copy.path))
+        except BaseException:
+            self.engine.close()
+            raise
 
     def close(self) -> None:
         self.engine.close()
@@ -107,10 +118,12 @@ class HoldfastRecords:
         if state.turn is not None:
             # All of it: a message is put together from every row that it has there.
             journal = _or_none(self.engine.journal, state.id, limit=1_000_000)
+        past, past_is_whole = self._past(state)
         return SessionRecord(
             state,
             entries,
-            past=self._past(state),
+            past=past,
+            past_is_whole=past_is_whole,
             lost=lost,
             inbox=_or_none(self.engine.inbox, state.id),
             debts=_or_none(self.engine.debts, state.id),
@@ -132,20 +145,24 @@ class HoldfastRecords:
         opened = self.opened(state) if state.origin else None
         return None if opened is None else self._states.get(opened.parent or "")
 
-    def _past(self, state: SessionState) -> list[Entry]:
-        """What a fork shares, from the first entry on; less than that where it is not there."""
+    def _past(self, state: SessionState) -> tuple[list[Entry], bool]:
+        """What a fork shares, from the first entry on, and whether that is all of it: it is less
+        where it is not there or can't be read.
+        """
         past: list[Entry] = []
+        is_whole = True
         # A damaged store can have forks in a ring: none is gone through twice.
         seen = {state.id}
         parent = self.parent(state)
         while parent is not None and parent.id not in seen:
             seen.add(parent.id)
             end = min(parent.head, state.origin)
-            own, _ = self._read(parent.id, parent.origin, end, bodies=False)
+            own, lost = self._read(parent.id, parent.origin, end, bodies=False)
             past = [*own, *past]
+            is_whole = is_whole and not lost
             state = parent
             parent = self.parent(state)
-        return past
+        return past, is_whole
 
     def _read(
         self, session: str, after: int, head: int, *, bodies: bool = True
@@ -164,7 +181,7 @@ class HoldfastRecords:
             for seq in range(after + 1, page[0].seq if page else after + 2):
                 lost[seq] = problem or "there is no such entry"
             for entry in page:
-                wrong = _wrong(entry) if bodies else None
+                wrong = _wrong(entry)
                 if wrong is None:
                     found.append(entry)
                 else:
@@ -209,6 +226,8 @@ def _missing(page: list[Entry]) -> Iterator[int]:
 
 def _wrong(entry: Entry) -> str | None:
     """What makes this no entry any more, if anything."""
+    if entry.note == UNREADABLE:
+        return ODD_VALUES
     # Decoded and thrown away: that it can be is all that is asked.
     try:
         if entry.note:

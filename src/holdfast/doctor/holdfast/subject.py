@@ -95,7 +95,7 @@ def _broken_laws(
     """What the entries tell; only where all of them can be read, for the law may be kept by one
     that can't.
     """
-    if record.lost or found:
+    if record.lost or found or not record.past_is_whole:
         return
     entries = [*record.past, *record.entries]
     session = record.state.id

@@ -43,7 +43,8 @@ from holdfast.engine.sqlite.maintenance.erase import (
 )
 from holdfast.engine.sqlite.queries import Statements
 from holdfast.engine.sqlite.restore_state import NO_CLAIM, restore
-from holdfast.engine.sqlite.row_codec import packed
+from holdfast.engine.sqlite.row_codec import is_whole_session, packed
+from holdfast.errors import Damaged
 
 COLUMNS = (
     "n",
@@ -111,6 +112,13 @@ class NumberedSession(SessionRow):
 
 _fields_of = itemgetter(*map(COLUMNS.index, NumberedSession.__struct_fields__[:-1]))
 """The values of a row in the order of the fields, but for the lease."""
+
+
+def refuse_damaged_session(row: Row) -> None:
+    """Nothing is judged by a row that is damaged: its fence may be."""
+    if not is_whole_session(row):
+        problem = "its row has values that are not what they were written as"
+        raise Damaged(what="session", where=str(row[1]), problem=problem)
 
 
 class CommitApplier:
@@ -222,6 +230,7 @@ class CommitApplier:
             row = self._run("session_by_id", id).fetchone()
             if row is None:
                 return None
+            refuse_damaged_session(row)
             session = self._sessions[id] = NumberedSession.of_row(row)
         return session
 

@@ -86,7 +86,7 @@ def version_of(path: str) -> int:
         return version
 
 
-def prepare(path: str, *, busy_s: float) -> None:
+def prepare(path: str, *, busy_s: float, durability: str) -> None:
     """Makes the store if there is none, and refuses a file that is not ours or newer than we are:
     such a file is not touched.
 
@@ -104,7 +104,7 @@ def prepare(path: str, *, busy_s: float) -> None:
         with closing(connect(path, busy_s=busy_s)) as connection:
             # a store that is refused stays as it is
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            refuse_damaged_log(connection, path)
+            refuse_damaged_log(connection, path, durability=durability)
             _check_or_create(connection, path)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 

@@ -57,14 +57,25 @@ _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
 }
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError)
+TROUBLE = (apsw.Error, UnicodeDecodeError)
+"""What reading a damaged file may raise; the second where a text is no UTF-8 any more."""
 
 
-def translate(error: apsw.Error, where: str, *, place: str = "") -> HoldfastError:
+def translate(
+    error: apsw.Error | UnicodeDecodeError, where: str, *, place: str = ""
+) -> HoldfastError:
     """What this driver error means to a person; `place` says where in the store it was met."""
     if isinstance(error, _DAMAGE):
         return Damaged(
             where=where, problem=f"{error}, met in {place}" if place else str(error)
         )
+    if isinstance(error, UnicodeDecodeError):
+        problem = f"a text in it is no UTF-8 (byte {error.start})"
+        return Damaged(where=where, problem=f"{problem}, met in {place or 'a row'}")
+    # The statements are ours and are right: the tables are not what they were.
+    if isinstance(error, apsw.SQLError):
+        problem = f"its tables are not those of a store ({error})"
+        return Damaged(where=where, problem=problem)
     for kind, (problem, remedy) in _REMEDIES.items():
         if isinstance(error, kind):
             return StoreUnavailable(

@@ -80,7 +80,9 @@ class SqliteEngine(SqliteReads):
         connecting.make_file(path)
         self._lock = FairLock(path + "-lock")
         try:
-            self._locked(lambda: connecting.prepare(path, busy_s=lock_s))
+            self._locked(
+                lambda: connecting.prepare(path, busy_s=lock_s, durability=durability)
+            )
             self._connect()
         except BaseException:
             self._lock.close()  # whoever tries again and again must not run out of files

@@ -78,7 +78,7 @@ class ReadOnlyReaders(Readers):
             try:
                 with self._gates[reader].lock():
                     rows = reader.execute(QUERIES[name], values).fetchall()
-            except apsw.Error as error:
+            except (apsw.Error, UnicodeDecodeError) as error:
                 if self._changed(seen):
                     continue
                 raise damage_error(error, self._path, reader, name, values) from error

@@ -95,7 +95,7 @@ class SqliteReaders(Readers):
             raise InvalidMessage(problem=problem, place=ascii(error.object)) from None
         except apsw.ConnectionClosedError:
             raise closed(self._path) from None
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise damage_error(error, self._path, reader, name, values) from error
 
     @contextmanager

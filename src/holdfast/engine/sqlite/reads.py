@@ -31,6 +31,7 @@ from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.queries import Values
 from holdfast.engine.sqlite.readers import Readers
+from holdfast.engine.sqlite.row_codec import fitted
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 
@@ -55,7 +56,7 @@ class SqliteReads(EngineReads):
 
     def _read_values(self, query: str, values: Values) -> Rows:
         self._check_fork()
-        return self._readers.read(query, values)
+        return fitted(query, self._readers.read(query, values))
 
     def _log_source(self, words_of: WordsOf | None) -> LogSource:
         return LogSource(self._read_values, self._joined, words_of or no_words)

@@ -25,22 +25,73 @@ SELECT id FROM session WHERE n = ?;
 
 -- name: some_sessions
 -- A page of all sessions.
-SELECT n, id, ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY n LIMIT ?;
+SELECT n, CAST(id AS BLOB), ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY n LIMIT ?;
+
+-- name: columns
+-- Nothing, of every column that is read of sessions and entries: it fails where a table has lost one.
+SELECT 1 FROM (SELECT * FROM log LIMIT 0), (SELECT * FROM session_state LIMIT 0);
 
 -- name: bare_sessions
--- All sessions, as far as they can be told without a look at an entry: their heads come from the index.
-SELECT n, id, tenant, key, epoch, ended, fence, turn, holder, lease_until, lease_clock, lease_s,
-       lease_calendar, journal, base, origin, opened_at, active_at, parent,
-       coalesce((SELECT max(seq) FROM entry WHERE entry.session = session.n), origin), opened_at
+-- All sessions, as far as they can be told without a look at an entry: their heads come from the index. Texts come as
+-- bytes, which a damaged one is too.
+SELECT n, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(key AS BLOB), epoch, ended, fence, turn, CAST(holder AS BLOB),
+       lease_until, CAST(lease_clock AS BLOB), lease_s, lease_calendar, journal, base, origin, opened_at, active_at,
+       CAST(parent AS BLOB),
+       coalesce((SELECT max(seq) FROM entry WHERE entry.session = session.n AND typeof(seq) = 'integer'), origin),
+       opened_at
 FROM session ORDER BY n;
 
 -- name: seqs
 -- How many entries a session has, the first and the last; from the index alone.
-SELECT count(*), min(seq), max(seq) FROM entry WHERE session = ?;
+SELECT count(*), min(seq), max(seq) FROM entry WHERE session = ? AND typeof(seq) = 'integer';
+
+-- name: odd_seqs
+-- How many entries of a session have no number for a place; from the index alone.
+SELECT count(*) FROM entry WHERE session = ? AND typeof(seq) <> 'integer';
+
+-- name: odd_sessions
+-- Sessions with a cell that is not what it was written as.
+SELECT n, CAST(id AS BLOB) FROM session
+WHERE typeof(id) <> 'text' OR typeof(tenant) <> 'text' OR typeof(key) NOT IN ('text', 'null')
+   OR typeof(epoch) <> 'integer' OR typeof(ended) <> 'integer' OR typeof(fence) <> 'integer'
+   OR typeof(turn) NOT IN ('integer', 'null') OR typeof(holder) NOT IN ('text', 'null')
+   OR typeof(lease_until) NOT IN ('real', 'null') OR typeof(lease_clock) NOT IN ('text', 'null')
+   OR typeof(lease_s) NOT IN ('real', 'null') OR typeof(lease_calendar) NOT IN ('real', 'null')
+   OR typeof(journal) <> 'integer' OR typeof(base) <> 'integer' OR typeof(origin) <> 'integer'
+   OR typeof(opened_at) <> 'integer' OR typeof(active_at) <> 'integer' OR typeof(parent) NOT IN ('text', 'null')
+LIMIT 100;
+
+-- name: odd_rows
+-- How many rows of each other table have a cell that is not what it was written as.
+SELECT 'journal_a', count(*) FROM journal_a WHERE typeof(session) <> 'integer' OR typeof(turn) <> 'integer'
+   OR typeof(message) <> 'blob' OR typeof(idx) <> 'integer' OR typeof(body) <> 'blob'
+UNION ALL
+SELECT 'journal_b', count(*) FROM journal_b WHERE typeof(session) <> 'integer' OR typeof(turn) <> 'integer'
+   OR typeof(message) <> 'blob' OR typeof(idx) <> 'integer' OR typeof(body) <> 'blob'
+UNION ALL
+SELECT 'inbox', count(*) FROM inbox WHERE typeof(session) <> 'integer' OR typeof(seq) <> 'integer'
+   OR typeof(message) <> 'blob' OR typeof(waiter) NOT IN ('text', 'null') OR typeof(tenant) <> 'text'
+   OR typeof(lease_until) NOT IN ('real', 'null') OR typeof(lease_clock) NOT IN ('text', 'null')
+   OR typeof(lease_s) NOT IN ('real', 'null') OR typeof(lease_calendar) NOT IN ('real', 'null')
+UNION ALL
+SELECT 'outbox', count(*) FROM outbox WHERE typeof(session) <> 'integer' OR typeof(id) <> 'blob'
+   OR typeof(turn) <> 'integer' OR typeof(reply_to) <> 'text' OR typeof(at) <> 'integer' OR typeof(tenant) <> 'text'
+   OR typeof(claim) NOT IN ('blob', 'null') OR typeof(claim_until) NOT IN ('real', 'null')
+   OR typeof(claim_clock) NOT IN ('text', 'null')
+UNION ALL
+SELECT 'event', count(*) FROM event WHERE typeof(name) <> 'blob' OR typeof(session) <> 'integer'
+   OR typeof(seq) <> 'integer' OR typeof(message) <> 'blob'
+UNION ALL
+SELECT 'blob', count(*) FROM blob WHERE typeof(name) NOT IN ('integer', 'null') OR typeof(body) <> 'blob'
+UNION ALL
+SELECT 'blob_use', count(*) FROM blob_use WHERE typeof(session) <> 'integer' OR typeof(blob) <> 'integer'
+UNION ALL
+SELECT 'entry', count(*) FROM entry WHERE typeof(session) <> 'integer';
 
 -- name: whole_log
 -- All entries of a session after a seq.
-SELECT seq, kind, note, body FROM log WHERE session = ? AND seq > ? ORDER BY seq;
+SELECT seq, kind, turn, id, at, note, body FROM log WHERE session = ? AND seq > ? AND typeof(seq) = 'integer'
+ORDER BY seq;
 
 -- name: doubled_ids
 -- Entries of a session that have the same id.
@@ -104,11 +155,11 @@ SELECT tenant, key FROM session WHERE ended = 0 AND key IS NOT NULL GROUP BY ten
 -- Large parts that are referred to and not there.
 SELECT coalesce(session.id, blob_use.session), blob_use.blob FROM blob_use
 LEFT JOIN session ON session.n = blob_use.session LEFT JOIN blob ON blob.name = blob_use.blob
-WHERE session.n IS NULL OR blob.name IS NULL LIMIT 10;
+WHERE typeof(blob_use.blob) = 'integer' AND (session.n IS NULL OR blob.name IS NULL) LIMIT 10;
 
 -- name: all_blobs
 -- Large parts and their names.
-SELECT name, body FROM blob WHERE name IS NOT NULL;
+SELECT name, body FROM blob WHERE typeof(name) = 'integer' AND typeof(body) = 'blob';
 
 -- name: copied_sessions
 -- What a copy must hold of the sessions.

@@ -1,9 +1,14 @@
 """A store whose write-ahead log is damaged is not opened: SQLite would drop what was committed behind
 the damage, and the next writer would write over it.
+
+Who asks for no more than to survive a killed process has not synced the log: a power cut leaves gaps
+in it that look like damage. Such a store is opened, and what is dropped of its log is kept beside it.
 """
 
 import os
+import shutil
 import time
+import warnings
 
 import apsw
 
@@ -14,7 +19,9 @@ LOOKS = 3
 PAUSE_S = 0.02
 
 
-def refuse_damaged_log(connection: apsw.Connection, path: str) -> None:
+def refuse_damaged_log(
+    connection: apsw.Connection, path: str, *, durability: str
+) -> None:
     """Under the fair lock, before anything is written: as far as SQLite has read the log, it is
     whole; what lies behind that is looked at. Raises the driver's errors.
     """
@@ -22,8 +29,21 @@ def refuse_damaged_log(connection: apsw.Connection, path: str) -> None:
     page_bytes = connection.execute("PRAGMA page_size").get
     connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
     good, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-    if good >= 0:
-        _refuse(path, log_damage(path + "-wal", page_bytes=page_bytes, good=good))
+    if good < 0:
+        return  # it has no log yet
+    damage = log_damage(path + "-wal", page_bytes=page_bytes, good=good)
+    if damage is None:
+        return
+    if durability == "power":
+        raise _refusal(path, damage)
+    kept = _kept(path + "-wal")
+    warnings.warn(
+        f"{damage.place} of the write-ahead log of {path} is damaged, or a power cut has left a "
+        f"gap there. The {damage.behind} frames behind it are not read; a copy of the log is kept "
+        f"in {kept}.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def refuse_damaged_log_unlocked(path: str, *, page_bytes: int) -> None:
@@ -38,12 +58,19 @@ def refuse_damaged_log_unlocked(path: str, *, page_bytes: int) -> None:
         # longer than two writes can have one time
         time.sleep(PAUSE_S)
         if before == _stamp(path):
-            _refuse(path, damage)
+            raise _refusal(path, damage)
 
 
-def _refuse(path: str, damage: LogDamage | None) -> None:
-    if damage is None:
-        return
+def _kept(log: str) -> str:
+    """A copy of the log, where there is none yet; its rights are those of the log."""
+    number = 1
+    while os.path.lexists(kept := f"{log}-damaged-{number}"):
+        number += 1
+    shutil.copy(log, kept)
+    return kept
+
+
+def _refusal(path: str, damage: LogDamage) -> Damaged:
     problem = (
         f"{damage.place} of its write-ahead log is, and SQLite would drop the {damage.behind} "
         "frames behind it, which hold what was committed last"
@@ -52,7 +79,7 @@ def _refuse(path: str, damage: LogDamage | None) -> None:
         f"keep a copy of it and of {path}-wal, then run `holdfast doctor {path} --heal OUT`, which "
         "reads them"
     )
-    raise Damaged(where=path, problem=problem, remedy=remedy)
+    return Damaged(where=path, problem=problem, remedy=remedy)
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

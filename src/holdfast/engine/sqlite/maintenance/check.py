@@ -7,12 +7,14 @@ behind it.
 
     the files       who may read them
     the pages       SQLite's own check of its trees
+    the cells       that a number is a number, and a text one
     each session    the log is dense and can be read, ids are single, turns have one end, what it refers to is there
     the rest        rows that refer to nothing; large parts that are missing or are not what their names say
 """
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,10 +23,12 @@ import apsw
 from holdfast.domain.entry import note_of
 from holdfast.domain.message import thaw
 from holdfast.engine.blobs import join, name_of, names_in
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.named_sql import Row
+from holdfast.engine.sqlite.driver_errors import TROUBLE, translate
 from holdfast.engine.sqlite.maintenance.damage import entries_named, spans, unreadable
 from holdfast.engine.sqlite.maintenance.sizes import files_of
 from holdfast.engine.sqlite.queries import UPKEEP
+from holdfast.engine.sqlite.row_codec import ODD_VALUES, is_whole
 from holdfast.engine.store_info import PROBLEMS_MAX, REPORT, RESTORE, Law, Problem
 from holdfast.errors import Damaged
 
@@ -46,10 +50,10 @@ def check(reader: apsw.Connection, path: str) -> list[Problem]:
 def _problems(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     yield from _files(path)
     # each by itself: a damaged table must not hide what is wrong with the others
-    for part in (_pages, _sessions, _strays, _blobs):
+    for part in (_pages, _cells, _sessions, _strays, _blobs):
         try:
             yield from part(reader, path)
-        except apsw.Error as error:
+        except TROUBLE as error:
             yield _damaged_page(path, str(translate(error, path)).rstrip("."))
 
 
@@ -92,6 +96,32 @@ def _page_place(line: str, path: str, tables: dict[int, str]) -> str:
     return f"{path}, page {page[1]}{inside}" if page else path
 
 
+def _cells(reader: apsw.Connection, path: str) -> Iterator[Problem]:
+    """What is in a row is of the type it was written as; entries are looked at with their session."""
+    odd = "has values that are not what they were written as"
+    for n, id in reader.execute(UPKEEP["odd_sessions"]):
+        name = text_or_name(id, n)
+        yield Problem(
+            rule="damaged-page",
+            place=f"session {name}",
+            problem=f"its row {odd}",
+            invariant="I-25",
+            remedy=RESTORE,
+            session=name,
+        )
+    for table, count in reader.execute(UPKEEP["odd_rows"]):
+        if count:
+            problem = f"{count} of its rows have values that are not what they were written as"
+            yield _damaged_page(f"{path}, table {table}", problem)
+
+
+def text_or_name(id: Any, number: int) -> str:
+    """The id of a session, or its number where it has none that is text."""
+    if isinstance(id, bytes):
+        return id.decode(errors="replace")
+    return f"number {number}"
+
+
 # Each session.
 
 
@@ -105,16 +135,34 @@ class _CheckedSession(NamedTuple):
     origin: int
 
 
+def _checked(row: Row) -> _CheckedSession:
+    """A session by its row; what is no number there counts as none, and is told by itself."""
+    n, id, *numbers = row
+    ended, fence, turn, base, origin = (
+        number if type(number) is int else None for number in numbers
+    )
+    return _CheckedSession(
+        n,
+        text_or_name(id, n),
+        ended or 0,
+        fence or 0,
+        turn,
+        base or 0,
+        origin or 0,
+    )
+
+
 def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     last: Any = 0
     while rows := reader.execute(
         UPKEEP["some_sessions"], (last, SESSIONS_AT_ONCE)
     ).fetchall():
-        for session in map(_CheckedSession._make, rows):
+        for row in rows:
+            session = _checked(row)
             for law in (_dense, _readable, _single, _turns, _roots):
                 try:
                     yield from law(reader, session)
-                except apsw.Error as error:
+                except TROUBLE as error:
                     problem = f"{law.__doc__} can't be told ({error})"
                     yield _problem(session, "damaged-page", problem, "I-18", RESTORE)
         last = rows[-1][0]
@@ -141,6 +189,10 @@ def _problem(
 
 def _dense(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
     """whether its log is dense"""
+    odd = reader.execute(UPKEEP["odd_seqs"], (session.n,)).get
+    if odd:
+        problem = f"the places of {odd} of its entries are no numbers"
+        yield _problem(session, "gap-in-log", problem, "I-1")
     count, first, last = reader.execute(UPKEEP["seqs"], (session.n,)).get
     if not count:
         yield _problem(session, "no-entries", "it has no entries", "I-1")
@@ -156,13 +208,13 @@ def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Pro
     while True:
         try:
             rows: Any = reader.execute(UPKEEP["whole_log"], (session.n, after))
-            for seq, kind, note, body in rows:
-                after = seq
-                problem = _entry_problem(kind, note, body, blobs)
+            for row in rows:
+                after = seq = row[0]
+                problem = _entry_problem(row, blobs)
                 if problem:
                     yield _unreadable(session, seq, seq, problem)
             return
-        except apsw.CorruptError as error:
+        except (apsw.CorruptError, UnicodeDecodeError) as error:
             last = _last(reader, session) or after + 1
             lost = unreadable(reader, session.n, after, last - after)
             for first, last in spans(lost):
@@ -189,7 +241,10 @@ def _last(reader: apsw.Connection, session: _CheckedSession) -> int | None:
         return None
 
 
-def _entry_problem(kind: str, note: bytes, body: bytes, blobs: set[int]) -> str | None:
+def _entry_problem(row: Row, blobs: set[int]) -> str | None:
+    if not is_whole(row):
+        return ODD_VALUES
+    _, kind, _, _, _, note, body = row
     try:
         note_of(kind, note) if note else None
         missing = [name for name in names_in(body) if name not in blobs]
@@ -249,11 +304,13 @@ def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
         row = reader.execute(
             UPKEEP["whole_log"], (session.n, session.origin)
         ).fetchone()
-        parent = (
-            note_of("opened", row[2]).parent if row and row[1] == "opened" else None
-        )
+        parent = None
+        if row and is_whole(row) and row[1] == "opened":
+            # one that can't be read is told as that
+            with suppress(Damaged):
+                parent = note_of("opened", row[5]).parent
         head = reader.execute(UPKEEP["session_head"], (parent,)).get if parent else None
-        if head is None or head < session.origin:
+        if type(head) is not int or head < session.origin:
             problem = f"it shares {session.origin} entries of a session that does not have them"
             yield _problem(session, "lost-past", problem, "I-1")
 
@@ -288,7 +345,7 @@ def _strays(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     for law in _STRAYS:
         try:
             rows: list[Any] = reader.execute(UPKEEP[law.query]).fetchall()
-        except apsw.Error as error:
+        except TROUBLE as error:
             problem = f"what {law.query} looks for can't be told ({error})"
             yield _damaged_page(path, problem)
             continue

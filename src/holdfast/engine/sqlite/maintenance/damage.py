@@ -8,16 +8,17 @@ import apsw
 
 from holdfast.engine.protocol import SessionState
 from holdfast.engine.sqlite.apply_commit import NumberedSession
-from holdfast.engine.sqlite.driver_errors import translate
+from holdfast.engine.sqlite.driver_errors import TROUBLE, translate
 from holdfast.engine.sqlite.lease_clock import Clock
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP, Values
+from holdfast.engine.sqlite.row_codec import fitted_sessions
 from holdfast.errors import Damaged, HoldfastError
 
 PROBES_MAX = 2000
 
 
 def damage_error(
-    error: apsw.Error,
+    error: apsw.Error | UnicodeDecodeError,
     where: str,
     reader: apsw.Connection,
     name: str,
@@ -57,20 +58,25 @@ def unreadable(
         try:
             if not reader.execute(QUERIES["entries"], (session, seq - 1, 1)).fetchall():
                 break
-        except apsw.Error:
+        except TROUBLE:
             found.append(seq)
     return found
 
 
 def bare_states(path: str) -> list[SessionState]:
     """The sessions of a store whose entries may be damaged; those before the first that can't be
-    read.
+    read. `Damaged` where its tables are: then nothing can.
     """
     found: list[SessionState] = []
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
+        try:
+            reader.execute(UPKEEP["columns"]).fetchall()
+        except apsw.SQLError as error:
+            raise translate(error, path) from error
         for row in reader.execute(UPKEEP["bare_sessions"]):
-            found.append(NumberedSession.of_row(row).state(Clock("", 0.0, 0)))
+            for whole in fitted_sessions([row]):
+                found.append(NumberedSession.of_row(whole).state(Clock("", 0.0, 0)))
     except apsw.Error as error:
         if not isinstance(translate(error, path), Damaged):
             raise translate(error, path) from error
