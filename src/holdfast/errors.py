@@ -137,8 +137,9 @@ class AlreadyAccepted(CallerMistake):
     event_id: str
     message_id: str
     turn_id: str | None
-    """The turn that has taken it; None while it waits in the inbox."""
+    """The turn that has taken it; None while it waits in the inbox, and for what no turn will take."""
     session_id: str
+    """The session that it is in by now: resets and turns may have taken it there."""
     standing: str
 
 

@@ -211,12 +211,13 @@ class Posted(Note, frozen=True):
 
 
 class Closed(Note, frozen=True):
-    """The end of a session. `moved`: messages in its inbox that went on to the key's next
-    session.
+    """The end of a session. `moved`: messages in its inbox that went on to the key's next session,
+    which is `session`; older logs do not name it.
     """
 
     reason: str = ""
     moved: Ids = ()
+    session: str | None = None
 
 
 class Erased(Note, frozen=True):
@@ -311,15 +312,20 @@ def note_of(kind: str, note: bytes) -> Any:
     return value
 
 
+def legible_note(entry: Entry) -> Any:
+    """The note of an entry; None when it can't be read (I-25)."""
+    try:
+        return note_of(entry.kind, entry.note)
+    except Damaged:
+        return None
+
+
 def opened_of(entry: Entry) -> Opened:
     """The note of a session's first entry; one that says nothing where it can't be read (I-25)."""
-    if entry.kind != "opened":
-        return Opened()
-    try:
-        note: Opened = note_of("opened", entry.note)
-    except Damaged:
-        return Opened()
-    return note
+    note: Opened | None = None
+    if entry.kind == "opened":
+        note = legible_note(entry)
+    return note or Opened()
 
 
 def _converted(kind: str, value: Any) -> Any:

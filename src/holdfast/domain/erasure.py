@@ -6,8 +6,6 @@ reason, no error, no address, no event id.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,11 +17,10 @@ from holdfast.domain.entry import (
     Entry,
     Labelled,
     Posted,
-    note_of,
+    legible_note,
     noted,
 )
 from holdfast.domain.message import MessageNote, Note
-from holdfast.errors import Damaged
 
 _STAYS: dict[str, tuple[str, ...]] = {
     "opened": ("key", "epoch", "previous", "parent", "parent_seq"),
@@ -40,7 +37,7 @@ _STAYS: dict[str, tuple[str, ...]] = {
     "retract": ("messages",),
     "compaction": ("covers", "ranges"),
     "post": ("owed", "end"),
-    "closed": ("moved",),
+    "closed": ("moved", "session"),
     "erased": ("entries", "messages", "bytes", "reason"),
     "blanked": ("seqs",),
 }
@@ -65,70 +62,24 @@ def tombstone(entry: Entry) -> bytes:
         return b""
     left = _BLANK.get(entry.kind) or NOTES[entry.kind]()
     # What can't be read is erased all the same (I-25).
-    note = _noted(entry)
+    note = legible_note(entry)
     if note is not None:
         stays = {field: getattr(note, field) for field in _STAYS[entry.kind]}
         left = replace(left, **stays)
     return noted(left)
 
 
-def carried_in(entries: Iterable[Entry]) -> set[str]:
-    """Ids of the messages that may have waited in another session before: those that this one
-    begins with. Of one that is erased, nothing tells any more whether it had to wait.
-    """
-    carried = set()
-    # The first entry opens the session, and those that were carried over follow it.
-    for entry in islice(entries, 1, None):
-        if entry.kind != "message" or entry.turn is not None:
-            break
-        note = _noted(entry)
-        if note is not None and (note.inbox or note.erased):
-            carried.add(entry.id.hex())
-    return carried
-
-
-def brought_in(entries: Iterable[Entry]) -> dict[str, set[str]]:
-    """Ids of the messages that turns of this session brought along from the inboxes of other
-    sessions, by the session.
-    """
-    brought: dict[str, set[str]] = {}
-    for entry in entries:
-        # Nearly none does: it is told by the bytes, without a decoder.
-        if entry.kind in ("turn", "take") and b'"brought"' in entry.note:
-            note = _noted(entry)
-            for id, session in note.brought.items() if note is not None else ():
-                brought.setdefault(session, set()).add(id)
-    return brought
-
-
-def passed_on(entries: Iterable[Entry], ids: Collection[str]) -> set[str]:
-    """Which of these messages went on from this session to the next one."""
-    moved: set[str] = set()
-    for entry in entries:
-        if entry.kind == "closed" and (note := _noted(entry)) is not None:
-            moved.update(note.moved)
-    return moved.intersection(ids)
-
-
 def entries_about(entries: Iterable[Entry], ids: Collection[str]) -> Iterator[Entry]:
-    """The entries with the words of these messages: they themselves, their labels, and turns that
-    had taken nothing else and gave it back, whose notes have the address and the event id of what
-    they began with.
+    """The entries with the words of these messages, which have gone elsewhere: they themselves,
+    their labels, and turns that took one of them and gave it back: they have done nothing, and
+    their notes may have its address and its event id.
     """
     for entry in entries:
         if entry.kind == "message" and entry.id.hex() in ids:
             yield entry
-        elif entry.kind == "turn" and (note := _noted(entry)) is not None:
-            if note.takes and set(ids).issuperset(note.takes):
+        elif entry.kind == "turn" and (note := legible_note(entry)) is not None:
+            if not set(note.takes).isdisjoint(ids):
                 yield entry
-        elif entry.kind == "label" and (note := _noted(entry)) is not None:
+        elif entry.kind == "label" and (note := legible_note(entry)) is not None:
             if note.message in ids:
                 yield entry
-
-
-def _noted(entry: Entry) -> Any:
-    """The note of an entry; None when it can't be read (I-25)."""
-    try:
-        return note_of(entry.kind, entry.note)
-    except Damaged:
-        return None

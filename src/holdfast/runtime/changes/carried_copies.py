@@ -1,32 +1,24 @@
 """Messages that were carried along: the copies that they left behind (I-21).
 
-A message that waits when its session is reset goes on to the key's next session, under its id, and
-belongs there: that is where it is answered. The log it came from only grows, so it keeps a copy.
-When the session that a message belongs to is erased, the copies lose their words in the same
-commit, in every session that the message came through; all else that these sessions hold stays.
+A message that waits when its session is reset goes on to the key's next session, under its id; one
+that a turn of another session takes goes there. It belongs where it went last: that is where it is
+answered. The logs it came from only grow, so each keeps a copy. When the session that a message
+belongs to is erased, the copies lose their words in the same commit, in every session that the
+message came through; all else that these sessions hold stays.
 
-    key     session 1 ──reset──► session 2 ──reset──► session 3
-    log     m, closed (m moved)  m, closed (m moved)  m, answered      erased: m goes in 1, 2 and 3
-
-So do the copies of messages that a turn brought along from the inbox of another session.
+    session     1 ──reset──────────► 2 ──taken────────► 3
+    log         m, closed (m moved)  m, take (m to 3)   m, answered      erased: m goes in 1, 2 and 3
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from holdfast.domain.entry import Blanked, Draft, Entry, noted, opened_of
-from holdfast.domain.erasure import (
-    brought_in,
-    carried_in,
-    entries_about,
-    passed_on,
-    tombstone,
-)
+from holdfast.domain.entry import Blanked, Draft, Entry, noted
+from holdfast.domain.erasure import tombstone
 from holdfast.engine.protocol import SessionState, Write
 from holdfast.runtime.clock import mint
-from holdfast.runtime.live.session_log import PAGE, SessionLog
-from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.live.journey import trace
+from holdfast.runtime.live.session_log import SessionLog
 
 
 class Copies(NamedTuple):
@@ -42,54 +34,19 @@ class Copies(NamedTuple):
 def copies(
     session: SessionLog, state: SessionState, log: Callable[[], Iterator[Entry]]
 ) -> list[Copies]:
-    """The copies of messages that were carried into this session, nearest first. `log` reads its
-    own entries.
+    """What becomes of the copies of messages that came to this session and belong to it. `log`
+    reads its own entries.
     """
-    seen = {state.id}
-    found = _brought_copies(session, log, seen)
-    ids = carried_in(log())
-    if ids:
-        # What it has passed on itself belongs to a later session.
-        ids -= passed_on(log(), ids)
-    # The log is read several times rather than held: only notes are read, and it may be
-    # long (I-24).
-    while ids:
-        first = next(log(), None)
-        previous = opened_of(first).previous if first is not None else None
-        before = owned(session.engine, session.tenant, previous)
-        # A damaged note may name a session that was met: no walk goes in a circle.
-        if before is None or before.id in seen:
-            break
-        seen.add(before.id)
-        log = partial(_own, session, before)
-        ids = passed_on(log(), ids)
-        if not before.erased:
-            found += _copies_in(before, entries_about(log(), ids))
-        ids &= carried_in(log())
+    found = []
+    for left in trace(session, state, log):
+        notes = []
+        is_news = False
+        for entry in left.entries:
+            note = tombstone(entry)
+            notes.append((entry.seq, note))
+            is_news = is_news or note != entry.note
+        found.append(Copies(left.state, tuple(notes), is_news))
     return found
-
-
-def _brought_copies(
-    session: SessionLog, log: Callable[[], Iterator[Entry]], seen: set[str]
-) -> list[Copies]:
-    """The copies of messages that turns of this session brought along from elsewhere."""
-    found: list[Copies] = []
-    for place, ids in brought_in(log()).items():
-        state = owned(session.engine, session.tenant, place)
-        if state is not None and not state.erased and state.id not in seen:
-            found += _copies_in(state, entries_about(_own(session, state), ids))
-    return found
-
-
-def _copies_in(state: SessionState, entries: Iterable[Entry]) -> list[Copies]:
-    """What becomes of these entries, if there are any."""
-    notes = []
-    is_news = False
-    for entry in entries:
-        note = tombstone(entry)
-        notes.append((entry.seq, note))
-        is_news = is_news or note != entry.note
-    return [Copies(state, tuple(notes), is_news)] if notes else []
 
 
 def blanking(session: SessionLog, copies: Copies) -> Write:
@@ -104,14 +61,5 @@ def blanking(session: SessionLog, copies: Copies) -> Write:
     # An erasure that is done again meets the tombstones of the first time: writing them
     # once more cleans the file again, and is no news to be audited.
     drafts = (audit,) if copies.is_news else ()
-    # `ended_too`: a session that has passed messages on is over.
+    # `ended_too`: a session that has passed messages on may be over.
     return Write(state.id, drafts, head=state.head, ended_too=True, blank=copies.notes)
-
-
-def _own(session: SessionLog, state: SessionState) -> Iterator[Entry]:
-    after = state.origin
-    while page := session.engine.entries(
-        state.id, after=after, limit=PAGE, bodies=False
-    ):
-        after = page[-1].seq
-        yield from page

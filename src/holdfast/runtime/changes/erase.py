@@ -3,7 +3,7 @@
 All words of a session go, wherever the store keeps them; its entries stay as tombstones, and the
 last one says what was taken and when. What runs in it is stopped first. A fork has its past in
 common with its parent: it loses what its parent loses, and keeps what is its own. Copies of its
-messages in the sessions they were carried along from go too.
+messages go too, in all sessions that they came through.
 
 A retention erases what has been quiet for long, many sessions at once: what is asked about them is
 asked for all of them together, and an engine does their erasures in few transactions. One that was
@@ -46,7 +46,7 @@ until then.
 class Erasure(msgspec.Struct, frozen=True):
     """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries;
     `blobs` counts large parts that no other session has; `forks` are sessions that share its past
-    and lose that; `copies` are sessions that lose the messages they carried along to it, and
+    and lose that; `copies` are sessions that lose the messages that came through them to it, and
     nothing else.
     """
 

@@ -26,6 +26,7 @@ from holdfast.runtime.clock import mint_session
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.turns.bring import labels_of
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 
 # An id that is not unique is told with these, for a person to choose from.
@@ -212,7 +213,9 @@ def successor(
             if carried is None:
                 return None
             drafts.append(carried)
-        closing = (_closing(old, state, waiting, reason),)
+        if waiting:
+            drafts += labels_of(session, state.id, waiting)
+        closing = (_closing(old, state, waiting, reason, session.id),)
     # Their seqs are those of the old log; with 0 each gets that of its draft in the new
     # one. Whoever waits with a message goes on waiting.
     admits = tuple(replace(each, seq=0) for each in waiting)
@@ -221,13 +224,18 @@ def successor(
 
 
 def _closing(
-    old: SessionLog, state: SessionState, waiting: list[Waiting], reason: str
+    old: SessionLog,
+    state: SessionState,
+    waiting: list[Waiting],
+    reason: str,
+    successor: str,
 ) -> Write:
     """The write that ends the old session. One that was ended before is closed once more, to say
     where what still waited in it has gone.
     """
     takes = tuple(each.message for each in waiting)
-    note = Closed(reason, moved=tuple(message.hex() for message in takes))
+    moved = tuple(message.hex() for message in takes)
+    note = Closed(reason, moved, session=successor if moved else None)
     # Guarded by the head: what came in after the state was read would be left behind in
     # a session that is over.
     return Write(

@@ -133,15 +133,15 @@ def find(session: SessionLog, id: str) -> Entry | None:
     times: the message is looked for where its time is, and only if it is not there, in the whole
     log.
     """
-    minted_at = _minted_at(id)
-    after = _begun_before(session, minted_at)
+    minted_at = minted_ms(id)
+    after = begun_before(session, minted_at)
     found = None
     is_near = True
     # Thousands may have been minted in one millisecond: as far as its time goes.
     while is_near and found is None:
         page = session.page(after, 4 * _NEAR, bodies=False)
         found = _with_id(page, id)
-        is_near = bool(page) and _minted_at(page[-1].id.hex()) <= minted_at
+        is_near = bool(page) and minted_ms(page[-1].id.hex()) <= minted_at
         after = page[-1].seq if page else after
     after = 0
     while found is None and (page := session.page(after, bodies=False)):
@@ -163,7 +163,7 @@ def _with_id(page: list[Entry], id: str) -> Entry | None:
     return None
 
 
-def _minted_at(id: str) -> int:
+def minted_ms(id: str) -> int:
     """The milliseconds at which an id was minted; 0 for one that was not minted here."""
     try:
         return int.from_bytes(bytes.fromhex(id)[:6], "big")
@@ -171,14 +171,14 @@ def _minted_at(id: str) -> int:
         return 0
 
 
-def _begun_before(session: SessionLog, minted_at: int) -> int:
+def begun_before(session: SessionLog, minted_at: int) -> int:
     """A seq before which, by their ids, lie only entries that were made before this time."""
     low, high = 0, session.state().head
     while high - low > _NEAR:
         middle = (low + high) // 2
         entry = session.page(middle - 1, 1, bodies=False)
         # By the id and not by `at`: entries of one commit have one `at`.
-        if entry and _minted_at(entry[0].id.hex()) < minted_at:
+        if entry and minted_ms(entry[0].id.hex()) < minted_at:
             low = middle
         else:
             high = middle

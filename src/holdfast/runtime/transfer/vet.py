@@ -124,8 +124,8 @@ def _vet_names(kind: str, note: Any) -> None:
         names = (*names, *note.brought)
         for session in note.brought.values():
             vet_session_id(session)
-        if kind == "take" and note.session is not None:
-            vet_session_id(note.session)
+    if kind in ("take", "closed") and note.session is not None:
+        vet_session_id(note.session)
     _insist(
         all(_MESSAGE.fullmatch(name) for name in names),
         "it names a message by what is no id of one",

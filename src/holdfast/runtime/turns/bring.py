@@ -7,19 +7,19 @@ answers it, under its own id and with its labels. A turn that dies before it has
 gives it back to the inbox of its own session.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from holdfast.domain.entry import Draft, Taken, note_of, noted
 from holdfast.domain.inbox import NamedMessage
-from holdfast.engine.protocol import SessionState, Waiting, Write
+from holdfast.engine.protocol import Waiting, Write
 from holdfast.errors import Damaged, NotFound
 from holdfast.runtime.clock import mint
+from holdfast.runtime.live.journey import follow, known_here
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.tenancy import owned
-from holdfast.runtime.live.transcript import find
 
 
 class Brought(NamedTuple):
@@ -50,10 +50,18 @@ def bring(
     waiter: str | None = None,
 ) -> Brought:
     """What of these messages waits elsewhere, for anybody or for this waiter. What can't be had is
-    not in it: those who name it are told by whoever looks for all of it.
+    not in it: those who name it are told by whoever looks for all of it. Raises `NotFound` for one
+    that has come through this session before.
     """
     elsewhere = _elsewhere(session, named, waiting)
     free = _free(session, elsewhere, waiter)
+    for id in known_here(session, free):
+        # A log has each message once (I-2).
+        hint = (
+            f"it came through this session and went on to `{free[id][0]}`, where it waits: "
+            "take it there, or in a session that it has not come through"
+        )
+        raise NotFound(what="message", name=id, hint=hint)
     found: dict[str, list[Waiting]] = {}
     origins: dict[str, str] = {}
     # By id, which begins with its time: in the order in which they were accepted.
@@ -68,26 +76,10 @@ def bring(
     for id, leaves in found.items():
         for leaf in leaves:
             drafts[leaf.message.hex()] = _again(session, id, leaf)
-        labels += _labels(session, id, leaves)
+        labels += labels_of(session, id, leaves)
         leaving.append(_leaving(session, id, leaves))
     messages = [drafts[id] for id in origins]
     return Brought((*messages, *labels), tuple(leaving), origins, found)
-
-
-def taken_to(session: SessionLog, id: str) -> str | None:
-    """The session whose turn has taken this message from the inbox of this one."""
-    accepted = find(session, id)
-    if accepted is None:
-        return None
-    after = accepted.seq
-    while page := session.page(after, bodies=False):
-        after = page[-1].seq
-        for entry in page:
-            if entry.kind == "take" and entry.turn is None:
-                note: Taken = note_of("take", entry.note)
-                if id in note.takes:
-                    return note.session
-    return None
 
 
 def is_free(
@@ -101,19 +93,15 @@ def is_free(
 
 def places_of(
     session: SessionLog, named: Sequence[NamedMessage] | None
-) -> Iterator[SessionState]:
-    """The sessions in whose inboxes messages may wait that were named with a session: those that
-    accepted them, and those that their keys mean since, to which resets have carried them.
+) -> dict[str, str]:
+    """The sessions in which messages are that were named with the session that accepted them, by
+    their ids: wherever resets and turns have taken them since.
     """
-    for id in {each.session for each in named or ()}:
-        state = owned(session.engine, session.tenant, id)
-        if state is None:
-            continue
-        yield state
-        if state.ended and state.key is not None:
-            current = session.engine.current(session.tenant, state.key)
-            if current is not None:
-                yield current
+    accepted = []
+    for each in named or ():
+        if each.session is not None:
+            accepted.append((each.id, each.session, None))
+    return {id: place.session for id, place in follow(session, accepted).items()}
 
 
 def _elsewhere(
@@ -121,11 +109,13 @@ def _elsewhere(
     named: Sequence[NamedMessage] | None,
     waiting: Sequence[Waiting],
 ) -> list[NamedMessage]:
-    """Those that were accepted by other sessions and do not wait here."""
+    """Those that were named with a session and do not wait here. This one may have accepted them
+    itself, and another turn have taken them from here.
+    """
     here = {each.message.hex() for each in waiting}
     found = []
     for each in named or ():
-        if each.session not in (None, session.id) and each.id not in here:
+        if each.session is not None and each.id not in here:
             found.append(each)
     return found
 
@@ -136,11 +126,31 @@ def _free(
     """By the id of a message, the session where it waits now and how. Each inbox is read once,
     however many of its messages are named.
     """
-    found: dict[str, tuple[str, Waiting]] = {}
-    for place in places_of(session, named):
-        for each in session.engine.inbox(place.id):
-            if is_free(session, place.id, waiter, each):
-                found.setdefault(each.message.hex(), (place.id, each))
+    # Nearly all wait where they were accepted: only the others are followed.
+    accepted = {each.id: each.session or "" for each in named}
+    found = _waiting(session, accepted)
+    moved = [each for each in named if each.id not in found]
+    if moved:
+        found.update(_waiting(session, places_of(session, moved)))
+    return {
+        id: (place, waiting)
+        for id, (place, waiting) in found.items()
+        if place != session.id and is_free(session, place, waiter, waiting)
+    }
+
+
+def _waiting(
+    session: SessionLog, places: Mapping[str, str]
+) -> dict[str, tuple[str, Waiting]]:
+    """Those of these messages that wait in these sessions, and how."""
+    found = {}
+    for place in set(places.values()):
+        # An id is no credential: another tenant's inbox is as good as none.
+        if owned(session.engine, session.tenant, place) is None:
+            continue
+        for each in session.engine.inbox(place):
+            if places.get(each.message.hex()) == place:
+                found[each.message.hex()] = (place, each)
     return found
 
 
@@ -152,7 +162,10 @@ def _again(session: SessionLog, place: str, waiting: Waiting) -> Draft:
     return Draft("message", None, entry.id, entry.at, noted(note), entry.body)
 
 
-def _labels(session: SessionLog, place: str, leaves: Sequence[Waiting]) -> list[Draft]:
+def labels_of(
+    session: SessionLog, place: str, leaves: Sequence[Waiting]
+) -> list[Draft]:
+    """The labels of messages that leave the inbox of `place`, as they go along with them."""
     ids = {each.message.hex() for each in leaves}
     found = []
     first = min(each.seq for each in leaves)

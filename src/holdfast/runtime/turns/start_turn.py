@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.arguments import Checked
-from holdfast.domain.entry import STARTING, Draft, TurnStarted, opened_of
+from holdfast.domain.entry import STARTING, Draft, TurnStarted
 from holdfast.domain.ids import turn_id
 from holdfast.domain.inbox import NamedMessage, to_take
 from holdfast.domain.message import Spoken
@@ -38,9 +38,9 @@ from holdfast.errors import (
     SessionBusy,
 )
 from holdfast.runtime.clock import World, mint
+from holdfast.runtime.live.journey import follow
 from holdfast.runtime.live.leases import WAITER_S
 from holdfast.runtime.live.session_log import SessionLog, speak
-from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 from holdfast.runtime.process_identity import myself
 from holdfast.runtime.turns.bring import (
@@ -50,7 +50,6 @@ from holdfast.runtime.turns.bring import (
     is_free,
     not_waiting,
     places_of,
-    taken_to,
 )
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -377,7 +376,7 @@ def _stop_waiting(
         current = session.current()
         places = {session.id, current.id if current is not None else session.id}
         if wish.holds:
-            places |= {each.id for each in places_of(session, wish.take)}
+            places |= {*places_of(session, wish.take).values()}
         for place in places:
             for waiting in session.engine.inbox(place):
                 if waiting.waiter == wish.waiter:
@@ -437,62 +436,25 @@ def refuse_accepted(
 
 
 def already(session: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted:
-    """The error that names what an event became."""
+    """The error that names what an event became, wherever its message has gone."""
     id = known.message.hex()
-    other = _standing_in(session, known)
-    number = None
-    log = other.history()
-    with other.lock:
-        for turn in log.turns.values():
-            # A turn that gave the message back still names it, but does not have it.
-            if id in turn.takes and any(
-                message.id == id for message in log.of_turn(turn.number)
-            ):
-                number = turn.number
-        for message in log.by_seq:
-            if message.id == id and message.turn is not None:
-                number = message.turn
-    taker = other.turn_name(number)
-    standing = (
-        "a turn took it, and there is nothing more to do"
-        if taker is not None
-        else "it waits in the inbox for the next turn: start one without a message"
-    )
+    place, stay = follow(session, [(id, known.session, known.seq)])[id]
+    taker = None
+    if stay is None:
+        standing = f"it went on to session `{place}`, which is not in this store"
+    elif stay.turn is not None:
+        taker = turn_id(place, stay.turn)
+        standing = "a turn took it, and there is nothing more to do"
+    elif stay.waits:
+        standing = "it waits in the inbox for the next turn: start one without a message"
+    elif stay.is_erased:
+        standing = "it was erased before a turn took it, and there is nothing more to do"
+    else:
+        standing = "it was stored outside a turn, and there is nothing more to do"
     return AlreadyAccepted(
         event_id=event_id,
         message_id=id,
         turn_id=taker,
-        session_id=other.id,
+        session_id=place,
         standing=standing,
     )
-
-
-def _standing_in(session: SessionLog, known: Accepted) -> SessionLog:
-    """Where an accepted message is now: where it was accepted, or where resets have carried it
-    while it waited.
-    """
-    state = session.current()
-    while state is not None and state.id != known.session:
-        carried = session.other(state)
-        if any(
-            message.id == known.message.hex() for message in carried.history().by_seq
-        ):
-            return carried
-        opened = next(
-            (
-                entry
-                for entry in session.engine.entries(state.id, limit=1)
-                if entry.kind == "opened"
-            ),
-            None,
-        )
-        previous = opened_of(opened).previous if opened is not None else None
-        state = owned(session.engine, session.tenant, previous)
-    accepted = session
-    if known.session != session.id:
-        state = owned(session.engine, session.tenant, known.session)
-        assert state is not None
-        accepted = session.other(state)
-    taker = taken_to(accepted, known.message.hex())
-    answering = owned(session.engine, session.tenant, taker)
-    return accepted if answering is None else session.other(answering)
