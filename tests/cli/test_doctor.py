@@ -170,6 +170,15 @@ def test_a_healed_copy_is_a_holdfast_store_with_all_that_was_said(
         assert len(list(store.sessions())) == 3
 
 
+@pytest.mark.parametrize("ending", ["", os.sep])
+def test_the_path_of_a_healed_file_is_told_as_one(
+    damaged: Path, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / "healed.db"
+    done = command("doctor", damaged, "--heal", f"{out}{ending}")
+    assert out.is_file() and f"the healed copy is at {out}\n" in done.out
+
+
 def test_what_is_accepted_is_healed_too(damaged: Path, tmp_path: Path) -> None:
     out = tmp_path / "healed.db"
     done = command("doctor", damaged, "--heal", out, "--accept", "goose/*", "--json")

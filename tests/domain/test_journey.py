@@ -11,7 +11,7 @@ from holdfast.domain.entry import (
     TurnStarted,
     noted,
 )
-from holdfast.domain.journey import Stays, brought_in, carried_in, passed_on
+from holdfast.domain.log.journey import Stays, brought_in, carried_in, passed_on
 from holdfast.domain.message import MessageNote
 
 ID = "0" * 31 + "1"

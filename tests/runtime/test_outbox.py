@@ -270,3 +270,19 @@ def test_asyncio_claims_and_confirms_alike(where):
             assert await store.outbox() == []
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("claim_s", [None, 30])
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_what_was_erased_meanwhile_is_owed_no_more(store, claim_s, confirmed):
+    reply(store, "hi")
+    [owed] = store.outbox(claim_s=claim_s)
+    if confirmed:
+        owed.sent()
+    session = store.session("k")
+    store.erase(session.id)
+    before = list(session.entries())
+    owed.sent()
+    owed.failed("unreachable")
+    owed.sent("platform id")
+    assert list(session.entries()) == before and store.outbox() == []

@@ -716,3 +716,18 @@ def test_a_rewind_through_the_async_face(path: Path, session: Session) -> None:
 
     asyncio.run(asyncio.wait_for(scene(), 60))
     assert texts(session) == dialogue(0)
+
+
+def test_a_message_that_went_on_to_another_session_was_in_no_view(
+    store: Store, session: Session
+) -> None:
+    session.append("hello")
+    receipt = store.accept("k", "moved")
+    with store.turn("other", take=[receipt]) as turn:
+        turn.say("here")
+    [moved] = [message.id for message in session.transcript() if message.text == "moved"]
+    with pytest.raises(NotFound, match="went on to another session"):
+        session.rewind(moved)
+    assert texts(session.fork(moved)) == ["hello\n\nmoved"]
+    with pytest.raises(NotFound, match="take the id from"):
+        session.rewind("0" * 32)

@@ -111,7 +111,9 @@ class AsyncSession:
         format: str = "openai.chat",
         event_id: str | int | None = None,
     ) -> Awaitable[str]:
-        """Stores one message outside a turn and returns its id."""
+        """Stores one message outside a turn and returns its id. While a turn runs, one's own too,
+        it stands after all of that turn in the context; `Turn.add` puts one into the turn.
+        """
         return arun(append(self._log, message, format=format, event_id=event_id))
 
     def append_all(

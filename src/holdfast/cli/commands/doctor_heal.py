@@ -77,8 +77,8 @@ def heal(options: Any, out: Output) -> int:
     copies = []
     reports = doctor_examine.examine(stores, out)
     for report, place in zip(reports, places, strict=True):
-        to = None if report.is_unreadable else os.path.join(options.heal, place)
-        copies.append(Copy(report, to))
+        to = os.path.join(options.heal, place).rstrip(os.sep)
+        copies.append(Copy(report, None if report.is_unreadable else to))
     if any(copy.out for copy in copies):
         _write(copies, options, out)
     _show(copies, options, out, several=several)

@@ -17,8 +17,8 @@ from holdfast.domain.entry import Blanked, Draft, Entry, noted
 from holdfast.domain.erasure import tombstone
 from holdfast.engine.protocol import SessionState, Write
 from holdfast.runtime.clock import mint
-from holdfast.runtime.live.journey import trace
 from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.turns.journey import trace
 
 
 class Copies(NamedTuple):

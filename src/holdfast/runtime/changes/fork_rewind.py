@@ -34,6 +34,8 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
         log = yield from read(session.history)
         with session.lock:
             head, note = log.head, _back_to(session, log, to_message)
+        if note is None:
+            raise (yield from read(partial(_not_in_view, session, to_message)))
         draft = session.draft("rewind", note)
         # With ranges it shows what lies before the last summary: loads begin earlier again.
         written = yield from session.commit_or_retry(
@@ -52,7 +54,7 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
             return
 
 
-def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound:
+def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound | None:
     if to_message in log.waiting:
         problem = (
             f"message `{to_message}` waits in its inbox, and no view has it before a turn "
@@ -65,7 +67,18 @@ def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound:
     if to_message in log.elsewhere:
         hint = "it waited when this session was forked, and is answered in the one it comes from"
         raise NotFound(what="message to go back to", name=to_message, hint=hint)
-    raise no_message(to_message)
+    return None
+
+
+def _not_in_view(session: SessionLog, to_message: str) -> NotFound:
+    """The error for a message that no view of this session ever had."""
+    if find(session, to_message) is None:
+        return no_message(to_message)
+    hint = (
+        "it waited here and went on to another session before a turn of this one took it: no view "
+        "of this session had it; Session.fork(at=) begins with it"
+    )
+    return NotFound(what="message to go back to", name=to_message, hint=hint)
 
 
 def _before_waiting(session: SessionLog, head: int) -> int:

@@ -38,7 +38,8 @@ class Message:
     it) or "erased" (its words are gone). `late`: stored by a turn that had been superseded.
     `payload` is exactly what was stored, in `format`; None when it is erased or damaged, and `text`
     says so then. `at` is in milliseconds since 1970; `event_id` and `reply_to` are those it came in
-    with; `finish` is why the model stopped, as the provider said it.
+    with. One that a turn took from another session has no `event_id` here: it is known there.
+    `finish` is why the model stopped, as the provider said it.
     """
 
     id: str

@@ -48,7 +48,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class TurnInfo(msgspec.Struct, frozen=True):
-    """What became of a turn. `number` counts the turns of a session; `end` is None while it runs,
+    """What became of a turn. `number` grows from turn to turn of a session, and leaves numbers out:
+    stopping a turn, or ending one that was left, uses one up. `end` is None while it runs,
     `reason` and `error` say why it ended; `messages` and `usage` are those of the turn. `reply_to`
     is whom it answers: its own, or that of the first message it took that has one. Times are in
     milliseconds since 1970.

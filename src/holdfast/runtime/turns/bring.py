@@ -17,9 +17,9 @@ from holdfast.domain.inbox import NamedMessage
 from holdfast.engine.protocol import Waiting, Write
 from holdfast.errors import Damaged, NotFound
 from holdfast.runtime.clock import mint
-from holdfast.runtime.live.journey import follow, known_here
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.tenancy import owned
+from holdfast.runtime.turns.journey import follow, known_here
 
 
 class Brought(NamedTuple):

@@ -58,7 +58,9 @@ class OwedWork:
         )
 
     def sent(self, platform_id: Checked) -> Plan[None]:
-        """The reply has arrived; it is owed no more. Confirming twice changes nothing."""
+        """The reply has arrived; it is owed no more. Confirming twice changes nothing, nor does
+        confirming what was erased meanwhile.
+        """
         yield from self._note(
             Posted(self.debt.id.hex(), "sent", platform_id=platform_id),
             pays=self.debt.id,
@@ -91,8 +93,9 @@ class OwedWork:
                 pays=pays,
             )
         )
-        # Taken: it was confirmed before, and confirming twice changes nothing.
-        if isinstance(outcome, Refused) and outcome.why != "taken":
+        # Taken: it was confirmed before, and confirming twice changes nothing. Ended: its words
+        # were erased, and with them what was owed.
+        if isinstance(outcome, Refused) and outcome.why not in ("taken", "ended"):
             problem = f"its reply could not be settled ({outcome.why}); try again"
             raise Conflict(session_id=self.session.id, problem=problem)
 
@@ -126,13 +129,13 @@ class Owed:
 
     def sent(self, platform_id: str | int | None = None) -> None:
         """Confirms that the reply has arrived: it is owed no more. Confirming it twice changes
-        nothing.
+        nothing, nor does confirming one whose session was erased meanwhile.
         """
         run(self._work.sent(platform_id))
 
     def failed(self, reason: str) -> None:
         """Records that a try did not go through: the reply stays owed, and another sender may claim
-        it.
+        it. One whose session was erased meanwhile is owed no more.
         """
         run(self._work.failed(reason))
 

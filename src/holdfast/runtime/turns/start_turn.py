@@ -38,7 +38,6 @@ from holdfast.errors import (
     SessionBusy,
 )
 from holdfast.runtime.clock import World, mint
-from holdfast.runtime.live.journey import follow
 from holdfast.runtime.live.leases import WAITER_S
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
@@ -51,6 +50,7 @@ from holdfast.runtime.turns.bring import (
     not_waiting,
     places_of,
 )
+from holdfast.runtime.turns.journey import follow
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_owner import is_held_here
@@ -446,9 +446,13 @@ def already(session: SessionLog, event_id: str, known: Accepted) -> AlreadyAccep
         taker = turn_id(place, stay.turn)
         standing = "a turn took it, and there is nothing more to do"
     elif stay.waits:
-        standing = "it waits in the inbox for the next turn: start one without a message"
+        standing = (
+            "it waits in the inbox for the next turn: start one without a message"
+        )
     elif stay.is_erased:
-        standing = "it was erased before a turn took it, and there is nothing more to do"
+        standing = (
+            "it was erased before a turn took it, and there is nothing more to do"
+        )
     else:
         standing = "it was stored outside a turn, and there is nothing more to do"
     return AlreadyAccepted(

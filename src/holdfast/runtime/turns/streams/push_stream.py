@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.domain.arguments import kind_of
-from holdfast.errors import BadArgument, InvalidMessage
+from holdfast.errors import BadArgument, InvalidMessage, TurnInterrupted
 from holdfast.runtime.border import bordered
 from holdfast.runtime.plans.plan import Plan, run
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -23,12 +23,14 @@ class OpenStream:
         self.stream = work.open_stream(format)
         self._begun = False
         self._was_left = False
+        self._has_ended_with_turn = False
 
     def begin(self, face: Any, chunk: Any) -> None:
         """Before each chunk. The face is not kept: when its owner drops it, the stream is left."""
         stream = self.stream
-        # Of a turn that is over, storing the chunk tells why, which says more.
-        if stream.closed and not self._work.ended:
+        # Of a turn that is over, or ending, storing the chunk tells why, which says more.
+        is_over = self._work.ended or self._has_ended_with_turn
+        if stream.closed and not is_over:
             takes = f"a chunk while the stream is open; this one {self._why_closed()}"
             raise BadArgument(parameter="chunk", takes=takes, given=kind_of(chunk))
         stream.check(chunk)
@@ -81,6 +83,8 @@ class OpenStream:
         """The message stays as it is, partial. What goes wrong here is not raised: an error is on
         its way to the caller already.
         """
+        # First: another thread may push at any moment.
+        self._has_ended_with_turn |= isinstance(error, TurnInterrupted)
         self.stream.closed = self._was_left = True
         if not self._work.is_cut_loose(error):
             with self._work.untold():

@@ -2,7 +2,7 @@
 
 `follow` goes forward, from where messages were accepted to where they are now; `trace` goes back,
 from where they belong to the copies that they have left behind. What a log tells of them is decided
-in `domain/journey`. Here the logs are read: each once for all messages that are looked for in it,
+in `domain/log/journey`. Here the logs are read: each once for all messages that are looked for in it,
 from the time at which they can have come there, and no further than to where they went on. So a
 journey costs what was stored while its message waited, not the length of the logs that it led
 through.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from holdfast.domain.entry import Entry, opened_of
 from holdfast.domain.erasure import entries_about
-from holdfast.domain.journey import Stay, Stays, brought_in, carried_in, passed_on
+from holdfast.domain.log.journey import Stay, Stays, brought_in, carried_in, passed_on
 from holdfast.engine.protocol import SessionState
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.tenancy import owned
@@ -35,7 +35,7 @@ class Whereabouts(NamedTuple):
     stay: Stay | None = None
 
 
-class Copy(NamedTuple):
+class LeftBehind(NamedTuple):
     """What messages have left behind in a session that they came through: the entries with their
     words, by seq.
     """
@@ -44,7 +44,7 @@ class Copy(NamedTuple):
     entries: list[Entry]
 
 
-class _Search:
+class _Sought:
     """What is looked for in one log: messages, each with the seq that it comes after where that is
     known; the others come after this time.
     """
@@ -85,10 +85,10 @@ def follow(
     """Where these messages are now, by id. Each is given with the session that accepted it, and
     with its seq there if that is known.
     """
-    ahead: dict[str, _Search] = {}
+    ahead: dict[str, _Sought] = {}
     for id, place, seq in accepted:
         after = None if not seq else seq - 1
-        ahead.setdefault(place, _Search()).add(id, after=after, since=minted_ms(id))
+        ahead.setdefault(place, _Sought()).add(id, after=after, since=minted_ms(id))
     found: dict[str, Whereabouts] = {}
     read_to: dict[tuple[str, str], int] = {}
     while ahead:
@@ -109,7 +109,7 @@ def follow(
             is_taken = stay.left_by.kind == "take"
             since = minted_ms(stay.left_by.id.hex()) if is_taken else 0
             after = read_to.get((to, id))
-            ahead.setdefault(to, _Search()).add(id, after=after, since=since)
+            ahead.setdefault(to, _Sought()).add(id, after=after, since=since)
     return found
 
 
@@ -162,7 +162,7 @@ def known_here(session: SessionLog, ids: Collection[str]) -> set[str]:
 
 def trace(
     session: SessionLog, state: SessionState, log: Callable[[], Iterator[Entry]]
-) -> list[Copy]:
+) -> list[LeftBehind]:
     """What the messages that came to this session from others, and belong to it, have left behind
     in those. `log` reads its own entries: several times rather than holding them (I-24).
     """
@@ -196,7 +196,9 @@ def trace(
     copies = []
     for place, by_seq in found.items():
         if by_seq and not states[place].erased:
-            copies.append(Copy(states[place], [by_seq[seq] for seq in sorted(by_seq)]))
+            copies.append(
+                LeftBehind(states[place], [by_seq[seq] for seq in sorted(by_seq)])
+            )
     return copies
 
 
