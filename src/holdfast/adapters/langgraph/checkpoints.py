@@ -7,6 +7,7 @@ older step by its caller makes a branch, as LangGraph has it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
@@ -23,6 +24,10 @@ from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 
 LOOK_S = 0.05
 LOOKS_MAX = 20
+Gate = Callable[[Thread], AbstractContextManager[Any]]
+"""Lets one caller at a time store something in a thread. It spares them refusals; on an event loop,
+where nobody may wait so, there is none.
+"""
 NOT_MORE = frozenset(
     {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen"}
 )
@@ -110,6 +115,7 @@ def put(
     metadata: dict[str, Any],
     changed: Any,
     serde: Serde,
+    gate: Gate,
 ) -> Plan[None]:
     """Stores a step on the one that the address names."""
     ns, parent = address.ns, address.step
@@ -121,22 +127,23 @@ def put(
             thread = yield from threads.open(address.thread)
         if _is_of_a_deleted_thread(thread, ns, parent):
             raise (yield from threads.ended(address.thread))
-        with thread.lock:
-            _refuse_if_overtaken(thread, ns, parent, checkpoint["id"])
-            keeping = Keeping(thread.words, serde.dumps, thread.new_id)
-            record = _record_of(
-                thread, address, checkpoint, metadata, changed, serde, keeping
-            )
-        if keeping.new and threads.turns.get(address.thread) is not None:
-            # What was streamed is in the transcript, by the hand of the turn.
-            known = len(thread.words)
-            yield from read(thread.read_words)
-            if len(thread.words) != known:
-                continue
-        if (yield from _store(threads, thread, record, keeping.new, guarded=True)):
+        with gate(thread):
             with thread.lock:
-                thread.mine.add((ns, checkpoint["id"]))
-            return
+                _refuse_if_overtaken(thread, ns, parent, checkpoint["id"])
+                keeping = Keeping(thread.words, serde.dumps, thread.new_id)
+                record = _record_of(
+                    thread, address, checkpoint, metadata, changed, serde, keeping
+                )
+            if keeping.new and threads.turns.get(address.thread) is not None:
+                # What was streamed is in the transcript, by the hand of the turn.
+                known = len(thread.words)
+                yield from read(thread.read_words)
+                if len(thread.words) != known:
+                    continue
+            if (yield from _store(threads, thread, record, keeping.new, guarded=True)):
+                with thread.lock:
+                    thread.mine.add((ns, checkpoint["id"]))
+                return
 
 
 def _is_of_a_deleted_thread(thread: Thread, ns: str, parent: str | None) -> bool:
@@ -244,6 +251,7 @@ def put_writes(
     task_id: str,
     task_path: str,
     serde: Serde,
+    gate: Gate,
 ) -> Plan[None]:
     """Stores what a task has written at the step that is named."""
     looks = 0
@@ -255,24 +263,30 @@ def put_writes(
             thread = yield from threads.open(address.thread)
         if threads.turns.get(address.thread) is not None:
             yield from read(thread.read_words)
-        keeping = Keeping(thread.words, serde.dumps, thread.new_id)
-        with thread.lock:
-            is_known = (address.ns, address.step) in thread.history.steps
-            # One of a thread of the same name that was deleted may never come: nothing
-            # of it is said here.
-            keeping.adds = is_known or looks < LOOKS_MAX or thread.steps_log.epoch == 1
-            record = _writes_record(address, writes, task_id, task_path, serde, keeping)
-        if keeping.new and not is_known and looks < LOOKS_MAX:
-            # LangGraph stores a step and what is written at it side by side; what was said
-            # before it has to stand before it.
+        with gate(thread):
+            keeping = Keeping(thread.words, serde.dumps, thread.new_id)
+            with thread.lock:
+                is_known = (address.ns, address.step) in thread.history.steps
+                # One of a thread of the same name that was deleted may never come:
+                # nothing of it is said here.
+                is_first = thread.steps_log.epoch == 1
+                keeping.adds = is_known or is_first or looks < LOOKS_MAX
+                record = _writes_record(
+                    address, writes, task_id, task_path, serde, keeping
+                )
+            new = keeping.new
+            is_early = bool(new) and not is_known and looks < LOOKS_MAX
+            # A step that is stored at the same time may hold the same message: whichever
+            # comes second finds it there.
+            if not is_early and (
+                yield from _store(threads, thread, record, new, guarded=bool(new))
+            ):
+                return
+        if is_early:
+            # LangGraph stores a step and what is written at it side by side; what was
+            # said before it has to stand before it.
             looks += 1
             yield Pause(thread.steps_log.engine, thread.steps_log.id, LOOK_S)
-            continue
-        # A step that is stored at the same time may hold the same message: whichever comes
-        # second finds it there.
-        new = keeping.new
-        if (yield from _store(threads, thread, record, new, guarded=bool(new))):
-            return
 
 
 def _writes_record(

@@ -4,6 +4,7 @@ Thin: arguments are checked here, what is done is written in `checkpoints` and `
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from langgraph.checkpoint.base import (
@@ -15,8 +16,9 @@ from langgraph.checkpoint.base import (
 
 from holdfast.adapters.framework import GivenStore, store_of
 from holdfast.adapters.langgraph import checkpoints
-from holdfast.adapters.langgraph.checkpoints import Address, Serde
+from holdfast.adapters.langgraph.checkpoints import Address, Gate, Serde
 from holdfast.adapters.langgraph.durable import DurableGraph
+from holdfast.adapters.langgraph.thread import Thread
 from holdfast.adapters.langgraph.threads import Threads
 from holdfast.adapters.langgraph.values import typed
 from holdfast.domain.arguments import kind_of
@@ -62,13 +64,14 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         """Stores a step on the one that the config names. Raises `Conflict` if another run has gone
         on from there since it was loaded, `SessionEnded` if the thread was deleted.
         """
-        return run(self._put(config, checkpoint, metadata, new_versions))
+        return run(self._put(config, checkpoint, metadata, new_versions, _alone))
 
     async def aput(
         self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any
     ) -> Any:
         """As `put`."""
-        return await arun(self._put(config, checkpoint, metadata, new_versions))
+        plan = self._put(config, checkpoint, metadata, new_versions, _side_by_side)
+        return await arun(plan)
 
     def put_writes(
         self,
@@ -78,7 +81,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         task_path: str = "",
     ) -> None:
         """Stores what a task has written at a step; the same writes again are stored once."""
-        run(self._put_writes(config, writes, task_id, task_path))
+        run(self._put_writes(config, writes, task_id, task_path, _alone))
 
     async def aput_writes(
         self,
@@ -88,7 +91,8 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         task_path: str = "",
     ) -> None:
         """As `put_writes`."""
-        await arun(self._put_writes(config, writes, task_id, task_path))
+        plan = self._put_writes(config, writes, task_id, task_path, _side_by_side)
+        await arun(plan)
 
     def list(
         self,
@@ -186,23 +190,27 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             lambda value: typed(value, self.serde.dumps_typed), self.serde.loads_typed
         )
 
-    def _put(self, config: Any, checkpoint: Any, metadata: Any, changed: Any) -> Any:
+    def _put(
+        self, config: Any, checkpoint: Any, metadata: Any, changed: Any, gate: Gate
+    ) -> Any:
         address = _address(config)
         facts = dict(get_checkpoint_metadata(config, metadata))
         plan = checkpoints.put(
-            self._threads, address, checkpoint, facts, changed, self._serde
+            self._threads, address, checkpoint, facts, changed, self._serde, gate
         )
         yield from plan
         return address._replace(step=checkpoint["id"]).config()
 
-    def _put_writes(self, config: Any, writes: Any, task: Any, path: Any) -> Any:
+    def _put_writes(
+        self, config: Any, writes: Any, task: Any, path: Any, gate: Gate
+    ) -> Any:
         address = _address(config)
         if address.step is None:
             takes = "a config with the `checkpoint_id` that was written at"
             raise BadArgument(parameter="config", takes=takes, given="one without")
         task, path = _name("task_id", task), _name("task_path", path)
         return checkpoints.put_writes(
-            self._threads, address, list(writes), task, path, self._serde
+            self._threads, address, list(writes), task, path, self._serde, gate
         )
 
     def _listed(self, config: Any, matching: Any, before: Any, limit: Any) -> Any:
@@ -238,6 +246,14 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         return checkpoints.delta_history(
             self._threads, _address(config), names, self._serde
         )
+
+
+def _alone(thread: Thread) -> AbstractContextManager[Any]:
+    return thread.gate
+
+
+def _side_by_side(thread: Thread) -> AbstractContextManager[Any]:
+    return nullcontext()
 
 
 def _address(config: Any) -> Address:

@@ -9,6 +9,7 @@ them. Here a step is stored first, as `update_state` would, whose messages are w
     calls without a result                         with one that says that their outcome is unknown
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -62,6 +63,7 @@ def settle(saver: Any, thread_id: str) -> Plan[None]:
         {**facts, "holdfast": "settled"},
         {channel: version},
         serde,
+        lambda thread: nullcontext(),
     )
 
 

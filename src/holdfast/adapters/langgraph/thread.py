@@ -13,16 +13,18 @@ from holdfast.adapters.framework import key_of
 from holdfast.adapters.langgraph.history import History, Place
 from holdfast.adapters.langgraph.words import New, Words
 from holdfast.domain.entry import Draft, noted
-from holdfast.domain.message import thaw
+from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
 from holdfast.engine.protocol import Commit, SessionState, Write
 from holdfast.formats import registry
 from holdfast.formats.langchain.steps import NAME as STEPS
 from holdfast.runtime.clock import mint
-from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.turns.running_turn import RunningTurn
 
 WORDS_KEY = "langgraph"
 STEPS_KEY = "langgraph.steps"
+_NOTE: MessageNote = registry.get(STEPS).note({"kind": "step"})
+"""What is noted beside every record."""
 
 
 def words_key(thread_id: str) -> str:
@@ -45,6 +47,8 @@ class Thread:
         self.words_log = words
         self.steps_log = steps
         self.lock = threading.RLock()
+        self.gate = threading.Lock()
+        """Held by a thread of this process while it stores something, and waits for that."""
         self.history = History()
         self.words = Words()
         self.referenced: set[str] = set()
@@ -91,8 +95,7 @@ class Thread:
         answers is about it. `guarded`: refused if another record was stored since.
         """
         world = self.steps_log.world
-        body = speak(record, STEPS)
-        draft = self.steps_log.message(body, turn=None)
+        draft = self.steps_log.message(Spoken(_NOTE, freeze(record)), turn=None)
         head = self.history.head if guarded else None
         step = Write(self.steps_log.id, (draft,), head=head)
         if not new:

@@ -226,11 +226,13 @@ class Keeping:
     def _known(self, body: bytes, name: str | None) -> dict[str, Any] | None:
         if name is None and self._is_input:
             return None
-        known = [*self._words.same(body), *self._added.get(body, ())]
-        place = self._met[body]
+        known = self._words.same(body)
+        if self._added:
+            known = [*known, *self._added.get(body, ())]
+        place = self._met.get(body, 0)
         if place >= len(known):
             return None
-        self._met[body] += 1
+        self._met[body] = place + 1
         return {"$m": known[place]}
 
     def _store(self, payload: Payload, body: bytes) -> str:
