@@ -9,15 +9,21 @@ calls may come from any thread, and for asyncio drives the same plans on the loo
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from holdfast.domain.arguments import kind_of
-from holdfast.engine.protocol import SessionState
+from holdfast.domain.entry import Labelled
+from holdfast.domain.message import Spoken
+from holdfast.engine.protocol import Commit, Refused, SessionState, Write
 from holdfast.errors import BadArgument
 from holdfast.runtime.aio import AsyncSession, AsyncStore
 from holdfast.runtime.live.message import Message
+from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.open_store import open_at
+from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 
@@ -98,3 +104,69 @@ def standing(session: Session) -> list[Message]:
 def asynchronous(session: Session) -> AsyncSession:
     """The same session for asyncio: it knows what the other has read."""
     return AsyncSession(session._log)
+
+
+class Named(NamedTuple):
+    """A message that is to be stored once: under this name, with these labels from the start."""
+
+    payload: Any
+    name: str | None = None
+    labels: dict[str, Any] | None = None
+
+
+def append_once(
+    session: Session, messages: Sequence[Named], *, format: str, also: Commit = ()
+) -> Plan[bool]:
+    """Stores those of these messages whose names are new in the session, and `also`, in one commit.
+    A name is known in its session only: what was erased may come again under the same key. False
+    when a guard of `also` has refused it, and nothing was written.
+    """
+    spoken = [speak(each.payload, format) for each in messages]
+    return _append_once(session._log, list(zip(messages, spoken, strict=True)), also)
+
+
+def _append_once(
+    log: SessionLog, offered: list[tuple[Named, Spoken]], also: Commit
+) -> Plan[bool]:
+    named: dict[str, tuple[Named, Spoken]] = {}
+    for number, (message, spoken) in enumerate(offered):
+        # What has no name is never the same as another.
+        named.setdefault(message.name or f"\0{number}", (message, spoken))
+    while True:
+        writes = [_once(log, *each) for each in named.values()]
+        if not writes and not also:
+            return True
+        outcome = yield from wait_for(log.engine.submit((*writes, *also)))
+        if not isinstance(outcome, Refused):
+            return True
+        if outcome.why == "ended":
+            raise (yield from read(log.ended))
+        if outcome.why != "accepted":
+            return False
+        # Rare, after a retry: only now is it asked which of them are known.
+        for name, (message, _) in list(named.items()):
+            event = _event(log, message.name)
+            if event is not None and (yield from read(partial(_known, log, event))):
+                del named[name]
+
+
+def _once(log: SessionLog, message: Named, spoken: Spoken) -> Write:
+    drafts = [log.message(spoken, turn=None)]
+    if message.labels:
+        note = Labelled(drafts[0].id.hex(), message.labels)
+        drafts.append(log.draft("label", note))
+    return Write(log.id, tuple(drafts), event=_event(log, message.name))
+
+
+def _event(log: SessionLog, name: str | None) -> tuple[str, str] | None:
+    return None if name is None else log.event(f"{log.epoch}/{name}")
+
+
+def _known(log: SessionLog, event: tuple[str, str]) -> bool:
+    return log.engine.accepted(*event) is not None
+
+
+def missing(module: str, extra: str) -> ImportError:
+    """The error for a framework that is not there: how it is installed."""
+    line = f"pip install 'holdfast[{extra}]'"
+    return ImportError(f"{module} is not there. Install it with: {line}", name=module)

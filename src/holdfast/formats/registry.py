@@ -15,6 +15,7 @@ __all__ = ["get", "is_known", "known", "plain", "read", "register"]
 _OWN = {
     "acp": ("holdfast.formats.acp.messages", "Acp"),
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
+    "claude.code": ("holdfast.formats.anthropic.claude_code", "ClaudeCode"),
     "goose": ("holdfast.formats.goose", "Goose"),
     "holdfast": ("holdfast.formats.neutral", "Neutral"),
     "langchain": ("holdfast.formats.langchain.messages", "LangChain"),
