@@ -23,5 +23,5 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.getfixturevalue("databases")(schema=True)
 
 
-# These need a framework that the ordinary run does not have: `./dev frameworks NAME` names them.
+# These need a framework that the ordinary run does not have; they are run by name, in an environment that has it.
 collect_ignore = ["claude_agent"]
