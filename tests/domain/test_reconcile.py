@@ -757,3 +757,12 @@ def test_new_words_around_a_known_message_are_new_and_the_known_one_is_not(handl
     found = Handle(handle.log).record([user("before\n\nknown\n\nafter")])
     assert [payload["content"] for payload in found.new] == ["before", "after"]
     assert found.order == [0, "0", 1]
+
+
+def test_what_is_said_under_a_name_that_is_not_known_is_no_blank() -> None:
+    one = {"role": "user", "blocks": [{"kind": "text", "text": "one"}]}
+    other = {"role": "user", "blocks": [{"kind": "text", "text": "other"}]}
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint({"role": "assistant", "content": ""}) == fingerprint(
+        {"role": "assistant", "content": None, "annotations": []}
+    )

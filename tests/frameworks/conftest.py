@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-APART: list[str] = ["test_langchain*", "test_langgraph*"]
+APART: list[str] = ["test_langchain*", "test_langgraph*", "test_llama_index*"]
 """Tests of frameworks that the ordinary run does not have."""
 
 collect_ignore_glob = [] if os.environ.get("HOLDFAST_FRAMEWORKS") else APART

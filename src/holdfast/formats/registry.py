@@ -20,6 +20,7 @@ _OWN = {
     "holdfast": ("holdfast.formats.neutral", "Neutral"),
     "langchain": ("holdfast.formats.langchain.messages", "LangChain"),
     "langgraph": ("holdfast.formats.langchain.steps", "LangGraph"),
+    "llama_index": ("holdfast.formats.frameworks.llama_index", "LlamaIndex"),
     "openai.chat": ("holdfast.formats.openai.chat", "OpenAIChat"),
     "openai.responses": ("holdfast.formats.openai.responses", "OpenAIResponses"),
     "openviking": ("holdfast.formats.openviking", "OpenViking"),

@@ -125,7 +125,9 @@ def _is_blank(payload: Payload) -> bool:
     """Whether there is nothing in it but a role: an empty answer, as models sometimes give."""
     if isinstance(payload, list):
         return not payload
-    return "role" in payload and not payload.get("content") and not payload.get("parts")
+    # Formats name the list of what was said as they like.
+    lists = [value for value in payload.values() if isinstance(value, list)]
+    return "role" in payload and not payload.get("content") and not any(lists)
 
 
 class _PayloadReading:

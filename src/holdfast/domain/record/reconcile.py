@@ -293,7 +293,11 @@ def _split_instructions(presented: Payloads) -> tuple[str | None, Payloads]:
         said = payload.get("role") if isinstance(payload, dict) else None
         if said not in ("system", "developer"):
             break
-        texts.append(fingerprint(payload).text)
+        mark = fingerprint(payload)
+        # Words in a shape that is not known here stay where they are: a message.
+        if mark.other and not mark.text:
+            break
+        texts.append(mark.text)
     if not texts:
         return None, presented
     return GLUE.join(filter(None, texts)), presented[len(texts) :]

@@ -1,0 +1,215 @@
+"""LlamaIndex's chat store on Holdfast, with LlamaIndex's own memory and chat engine."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import ThinkingBlock, ToolCallBlock
+from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.core.llms import ChatMessage, ImageBlock, MockLLM, TextBlock
+from llama_index.core.memory import ChatMemoryBuffer
+
+import holdfast
+from holdfast.adapters.llama_index import HoldfastChatStore
+from holdfast.errors import BadArgument
+from holdfast.testing.oracle import judge
+from procs import child
+
+SAMPLES = [
+    ChatMessage(role="system", content="Be kind."),
+    ChatMessage(
+        role="user", blocks=[TextBlock(text="look"), ImageBlock(url="https://x.test/a.png")]
+    ),
+    ChatMessage(
+        role="assistant",
+        blocks=[
+            ThinkingBlock(content="hm"),
+            TextBlock(text="I look."),
+            ToolCallBlock(tool_call_id="c1", tool_name="look", tool_kwargs={"at": "it"}),
+        ],
+    ),
+    ChatMessage(role="tool", content="a cat", additional_kwargs={"tool_call_id": "c1"}),
+    ChatMessage(role="assistant", content="A cat.\ud800\0"),
+    ChatMessage(role="user", content="", additional_kwargs={"odd": [1, {"deep": None}]}),
+]
+
+
+@pytest.fixture
+def chats(where: str) -> HoldfastChatStore:
+    return HoldfastChatStore(where)
+
+
+def test_messages_come_back_as_they_were(chats: HoldfastChatStore) -> None:
+    for message in SAMPLES:
+        chats.add_message("a", message)
+    assert chats.get_messages("a") == SAMPLES
+    assert chats.get_messages("nobody") == []
+    other = HoldfastChatStore(chats._store)
+    other.set_messages("b", SAMPLES)
+    assert other.get_messages("b") == chats.get_messages("a")
+    assert chats.get_keys() == ["a", "b"]
+    assert judge(chats._store) == []
+
+
+def test_what_is_taken_out_leaves_the_list_and_stays_in_the_transcript(
+    chats: HoldfastChatStore,
+) -> None:
+    chats.set_messages("a", SAMPLES)
+    assert chats.delete_last_message("a") == SAMPLES[-1]
+    assert chats.delete_message("a", 0) == SAMPLES[0]
+    assert chats.delete_message("a", 99) is None
+    assert chats.get_messages("a") == SAMPLES[1:-1]
+    chats.add_message("a", SAMPLES[0])
+    assert chats.get_messages("a") == [*SAMPLES[1:-1], SAMPLES[0]]
+    assert len(list(chats.session("a").transcript())) == len(SAMPLES) + 1
+    assert chats.delete_messages("a") == [*SAMPLES[1:-1], SAMPLES[0]]
+    assert chats.delete_messages("a") is None
+    assert (chats.get_messages("a"), chats.get_keys()) == ([], [])
+    chats.add_message("a", SAMPLES[1])
+    assert chats.get_messages("a") == [SAMPLES[1]]
+    assert judge(chats._store) == []
+
+
+def test_a_list_that_is_set_again_stores_what_is_new_in_it(chats: HoldfastChatStore) -> None:
+    said = [ChatMessage(role="user", content=f"word {number}") for number in range(5)]
+    for end in range(1, 6):
+        chats.set_messages("a", said[:end])
+    assert [each.text for each in chats.session("a").transcript()] == [
+        each.content for each in said
+    ]
+    chats.set_messages("a", said[2:])
+    assert chats.get_messages("a") == said[2:]
+    chats.set_messages("a", [])
+    assert chats.get_messages("a") == []
+    assert len(list(chats.session("a").transcript())) == 5
+
+
+def test_words_calls_and_results_are_seen_by_search_and_transcript(
+    chats: HoldfastChatStore,
+) -> None:
+    chats.set_messages("a", SAMPLES)
+    assert [hit.role for hit in chats._store.search("cat")] == ["assistant", "tool"]
+    [call] = chats.session("a").calls()
+    assert (call.call_id, call.name, call.state) == ("c1", "look", "done")
+
+
+def test_a_chat_engine_goes_on_in_another_process(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    script = f"""
+        from llama_index.core.chat_engine import SimpleChatEngine
+        from llama_index.core.llms import MockLLM
+        from llama_index.core.memory import ChatMemoryBuffer
+        from holdfast.adapters.llama_index import HoldfastChatStore
+        memory = ChatMemoryBuffer.from_defaults(
+            chat_store=HoldfastChatStore({place!r}), chat_store_key="user")
+        engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
+        engine.chat("first question")
+        say("answered")
+        hear()
+    """
+    with child(script) as process:
+        process.wait_for("answered")
+        process.kill()
+    memory = ChatMemoryBuffer.from_defaults(
+        chat_store=HoldfastChatStore(place), chat_store_key="user"
+    )
+    [asked, answered] = memory.get_all()
+    assert asked.content == "first question"
+    assert "first question" in answered.content
+    engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
+    engine.chat("second")
+    assert len(memory.get_all()) == 4
+
+
+def test_what_was_shown_of_a_stream_is_in_the_list_after_a_kill(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    script = f"""
+        from llama_index.core.chat_engine import SimpleChatEngine
+        from llama_index.core.llms import MockLLM
+        from llama_index.core.memory import ChatMemoryBuffer
+        from holdfast.adapters.llama_index import HoldfastChatStore
+        chats = HoldfastChatStore({place!r})
+        memory = ChatMemoryBuffer.from_defaults(chat_store=chats, chat_store_key="user")
+        engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
+        shown = ""
+        for text in chats.stream("user", engine.stream_chat("question").response_gen):
+            shown += text
+            if len(shown) > 5:
+                break_here = hear() if say("shown", shown.encode().hex()) is None else None
+    """
+    with child(script) as process:
+        line = process.wait_for("shown")
+        process.kill()
+    shown = bytes.fromhex(line.split()[-1]).decode()
+    [asked, answered] = HoldfastChatStore(place).get_messages("user")
+    assert asked.content == "question"
+    assert answered.role == "assistant"
+    assert answered.content.startswith(shown.strip())
+
+
+def test_a_stream_that_was_read_to_its_end_stands_once(chats: HoldfastChatStore) -> None:
+    memory = ChatMemoryBuffer.from_defaults(chat_store=chats, chat_store_key="user")
+    engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
+    shown = "".join(chats.stream("user", engine.stream_chat("question").response_gen))
+
+    async def again() -> str:
+        answer = await engine.astream_chat("another")
+        texts = [text async for text in chats.astream("user", answer.async_response_gen())]
+        return "".join(texts)
+
+    more = asyncio.run(again())
+    said = [message.content for message in chats.get_messages("user")]
+    assert said == ["question", shown.strip(), "another", more.strip()]
+    assert judge(chats._store) == []
+
+
+def test_two_threads_and_several_loops_lose_nothing(chats: HoldfastChatStore) -> None:
+    async def speak(name: str) -> None:
+        for number in range(10):
+            message = ChatMessage(role="user", content=f"{name} {number}")
+            await chats.async_add_message("a", message)
+
+    threads = []
+    for name in ("one", "two", "three"):
+        threads.append(threading.Thread(target=lambda name=name: asyncio.run(speak(name))))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = [message.content for message in asyncio.run(chats.aget_messages("a"))]
+    assert len(said) == 30
+    for name in ("one", "two", "three"):
+        own = [text for text in said if text.startswith(name)]
+        assert own == [f"{name} {number}" for number in range(10)]
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "text", {"role": "user"}])
+def test_what_is_no_message_is_refused_and_nothing_is_written(
+    chats: HoldfastChatStore, wrong: Any
+) -> None:
+    with pytest.raises(BadArgument):
+        chats.add_message("a", wrong)
+    with pytest.raises(BadArgument):
+        chats.set_messages("a", [SAMPLES[0], wrong])
+    with pytest.raises(BadArgument):
+        chats.add_message(wrong if wrong != "text" else "", SAMPLES[0])
+    assert chats.get_keys() == []
+
+
+def test_it_may_be_subclassed_and_dumped(where: str) -> None:
+    class Mine(HoldfastChatStore):
+        colour: str = "blue"
+
+    mine = Mine(where, colour="red")
+    mine.add_message("a", SAMPLES[0])
+    assert mine.colour == "red"
+    assert mine.get_messages("a") == [SAMPLES[0]]
+
+
+def test_a_message_that_somebody_else_has_said_is_there_in_words(where: str) -> None:
+    with holdfast.open(where) as store:
+        chats = HoldfastChatStore(store)
+        chats.session("a").append("from elsewhere")
+        assert [each.content for each in chats.get_messages("a")] == ["from elsewhere"]
