@@ -52,6 +52,31 @@ async def busy(world):
     await world.starts()
 
 
+async def goes_on(world):
+    """The turn may end, and so does all that waits for it."""
+    world.agent.may_answer.set()
+    await world.rests()
+
+
+async def says(world, *texts, **more):
+    """Messages that come when nothing runs, each by itself."""
+    for text in texts:
+        await world.say(text, **more)
+        await world.rests()
+
+
+def meanwhile(*texts):
+    """A scene: these come while a turn runs."""
+
+    async def scene(world):
+        await busy(world)
+        for text in texts:
+            await world.say(text)
+        await goes_on(world)
+
+    return scene
+
+
 @pytest.mark.slow
 def test_a_message_is_stored_before_hermes_sees_it(play):
     async def scene(world):
@@ -62,8 +87,7 @@ def test_a_message_is_stored_before_hermes_sees_it(play):
             return await handle(event)
 
         world.adapter._message_handler = look
-        await world.say("Hello.", media_urls=["/tmp/a.png"])
-        await world.rests()
+        await says(world, "Hello.", media_urls=["/tmp/a.png"])
 
     found = []
     world, told = play(scene)
@@ -79,23 +103,15 @@ def test_a_message_is_stored_before_hermes_sees_it(play):
 FIVE = [f"Follow-up {number}." for number in range(5)]
 
 
-async def burst(world):
-    await busy(world)
-    for text in FIVE:
-        await world.say(text)
-    world.agent.may_answer.set()
-    await world.rests()
-
-
 def test_five_follow_ups_get_a_turn_each_in_order(play):
-    world, told = play(burst)
+    world, told = play(meanwhile(*FIVE))
     assert told == ["First.", *FIVE]
     assert world.agent.asked == ["First.", *FIVE] and waiting(world) == []
 
 
 def test_without_receipts_the_same_gateway_loses_one(tmp_path):
     world = World(tmp_path, hermes=hermes_gateway.modules())
-    asyncio.run(burst(world))
+    asyncio.run(meanwhile(*FIVE)(world))
     serving_at(world.db.db_path).store.close()
     assert len(set(world.agent.asked)) == 5
 
@@ -103,30 +119,17 @@ def test_without_receipts_the_same_gateway_loses_one(tmp_path):
 @pytest.mark.slow
 def test_more_than_hermes_holds_wait_in_the_store(play):
     texts = [f"Number {number:02d}." for number in range(40)]
-
-    async def scene(world):
-        await busy(world)
-        for text in texts:
-            await world.say(text)
-        world.agent.may_answer.set()
-        await world.rests()
-
-    _, told = play(scene, mode="queue")
+    _, told = play(meanwhile(*texts), mode="queue")
     assert told == ["First.", *texts]
 
 
 @pytest.mark.slow
 def test_a_message_that_is_delivered_twice_is_answered_once(play):
     async def scene(world):
-        await world.say("Once.", id="same")
-        await world.rests()
-        await world.say("Once.", id="same")
-        await world.say("/status", id="cmd")
-        await world.say("/status", id="cmd")
-        await world.say("Twice.", id="a")
-        await world.rests()
-        await world.say("Twice.", id="b")
-        await world.rests()
+        await says(world, "Once.", "Once.", id="same")
+        await says(world, "/status", "/status", id="cmd")
+        await says(world, "Twice.", id="a")
+        await says(world, "Twice.", id="b")
 
     assert play(scene)[1] == ["Once.", "Twice.", "Twice."]
 
@@ -134,10 +137,8 @@ def test_a_message_that_is_delivered_twice_is_answered_once(play):
 def test_an_edit_is_another_update_of_a_message(play):
     async def scene(world):
         for update, text in enumerate(("Book two.", "Book three.")):
-            await world.say(text, id="m", platform_update_id=update)
-            await world.rests()
-        await world.say("Book three.", id="m", platform_update_id=1)
-        await world.rests()
+            await says(world, text, id="m", platform_update_id=update)
+        await says(world, "Book three.", id="m", platform_update_id=1)
 
     assert play(scene)[1] == ["Book two.", "Book three."]
 
@@ -148,8 +149,7 @@ def test_joined_messages_stay_apart_in_the_transcript_and_share_a_turn(play):
         await busy(world)
         await world.say("One.")
         await world.say("Two.")
-        world.agent.may_answer.set()
-        await world.rests()
+        await goes_on(world)
 
     world, told = play(scene)
     assert world.agent.asked == ["First.", "One.\nTwo."]
@@ -175,11 +175,7 @@ def test_pieces_that_a_platform_joins_have_a_receipt_each_before_it_does(play, i
 def test_words_that_steer_are_taken_when_the_model_sees_them(play):
     async def scene(world):
         world.agent.tools = True
-        await busy(world)
-        await world.say("Mind the gap.")
-        await world.say("And the step.")
-        world.agent.may_answer.set()
-        await world.rests()
+        await meanwhile("Mind the gap.", "And the step.")(world)
 
     world, told = play(scene, mode="steer")
     assert world.agent.seen == ["Mind the gap.\nAnd the step."]
@@ -188,14 +184,7 @@ def test_words_that_steer_are_taken_when_the_model_sees_them(play):
 
 
 def test_words_that_steer_too_late_get_the_next_turn(play):
-    async def scene(world):
-        await busy(world)
-        await world.say("Mind the gap.")
-        await world.say("And the step.")
-        world.agent.may_answer.set()
-        await world.rests()
-
-    world, told = play(scene, mode="steer")
+    world, told = play(meanwhile("Mind the gap.", "And the step."), mode="steer")
     assert world.agent.asked == ["First.", "Mind the gap.\nAnd the step."]
     assert told == ["First.", "Mind the gap.", "And the step."] and waiting(world) == []
 
@@ -204,15 +193,8 @@ def test_words_that_steer_too_late_get_the_next_turn(play):
     "texts", [("Mind the gap.", "/queue Then that."), ("/queue Then that.", "Mind the gap.")]
 )
 def test_words_that_steer_nothing_stand_in_the_queue_where_they_came_in(play, texts):
-    async def scene(world):
-        await busy(world)
-        for text in texts:
-            await world.say(text)
-        # Hermes drops words that it is handed back, if anything else waits.
-        world.agent.may_answer.set()
-        await world.rests()
-
-    world, told = play(scene, mode="steer")
+    # Hermes drops words that it is handed back, if anything else waits.
+    world, told = play(meanwhile(*texts), mode="steer")
     assert world.agent.asked == ["First.", *(text.removeprefix("/queue ") for text in texts)]
     assert told == ["First.", *texts] and waiting(world) == []
 
@@ -224,8 +206,7 @@ def test_what_hermes_had_no_room_for_is_not_passed_by_what_came_after_it(play):
         await world.say("Dropped.")
         world.runner.HOLDS = 32
         await world.say("After it.")
-        world.agent.may_answer.set()
-        await world.rests()
+        await goes_on(world)
 
     world, told = play(scene, mode="queue")
     assert world.agent.asked == told == ["First.", "Dropped.", "After it."]
@@ -241,10 +222,8 @@ def test_words_that_come_when_the_last_were_handed_back_do_not_steer_the_next_tu
 
         await busy(world)
         world.agent.is_final = late
-        world.agent.may_answer.set()
-        await world.rests()
-        await world.say("Afterwards.")
-        await world.rests()
+        await goes_on(world)
+        await says(world, "Afterwards.")
 
     world, told = play(scene, mode="steer")
     assert world.agent.asked == told == ["First.", "Late.", "Afterwards."]
@@ -262,8 +241,7 @@ def test_what_is_queued_as_its_turn_ends_is_answered_before_what_comes_next(play
             await asyncio.sleep(0.01)
         world.runner.may_queue.set()
         await late
-        await world.say("Next.")
-        await world.rests()
+        await says(world, "Next.")
 
     world, told = play(scene, mode="queue")
     assert world.agent.asked == told == ["First.", "Late.", "Next."]
@@ -301,8 +279,7 @@ def test_an_answer_to_a_question_of_hermes_is_no_message_for_the_model(play):
         await busy(world)
         world.runner.question = answers.append
         await world.say("The second one.")
-        world.agent.may_answer.set()
-        await world.rests()
+        await goes_on(world)
 
     answers = []
     world, told = play(scene)
@@ -312,8 +289,7 @@ def test_an_answer_to_a_question_of_hermes_is_no_message_for_the_model(play):
 
 def test_a_message_that_interrupts_too_late_is_not_run_twice(play):
     async def scene(world):
-        await world.say("First.")
-        await world.rests()
+        await says(world, "First.")
         event = world.event("Late.")
         # It arrives while the turn ends: in the slot, and in the flag that nobody clears.
         key = hermes_gateway.build_session_key(event.source)
@@ -331,12 +307,10 @@ def test_a_message_that_interrupts_too_late_is_not_run_twice(play):
 def test_what_hermes_does_not_answer_is_settled_and_not_put_back(play):
     async def scene(world):
         world.runner.refused = ("stranger",)
-        await world.say("Let me in!", user="stranger")
-        await world.rests()
+        await says(world, "Let me in!", user="stranger")
         await busy(world)
         await world.say("Me, too!", user="stranger")
-        world.agent.may_answer.set()
-        await world.rests()
+        await goes_on(world)
 
     world, told = play(scene)
     assert told == ["First."] and waiting(world) == []
@@ -350,10 +324,8 @@ def test_a_reset_settles_what_is_queued_and_stops_nothing_that_comes_after(play)
         await world.say("In the slot.")
         await world.say("Behind it.")
         await world.say("/new")
-        world.agent.may_answer.set()
-        await world.rests()
-        await world.say("Afterwards.")
-        await world.rests()
+        await goes_on(world)
+        await says(world, "Afterwards.")
 
     world, told = play(scene, mode="queue")
     assert "Behind it." not in world.agent.asked
@@ -372,8 +344,7 @@ def test_what_is_lost_on_its_way_to_a_turn_is_put_back(play):
         await busy(world)
         await world.say("Lost?")
         world.runner._prepare_profile_scoped_inbound_message_text = lose
-        world.agent.may_answer.set()
-        await world.rests()
+        await goes_on(world)
 
     lost = []
     world, told = play(scene)
@@ -460,8 +431,7 @@ def test_a_message_that_can_not_be_stored_is_passed_on(play, monkeypatch):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(inbox, "receive", full)
-        await world.say("Hello.")
-        await world.rests()
+        await says(world, "Hello.")
 
     assert play(scene)[1] == ["Hello."]
 
@@ -549,8 +519,7 @@ def test_a_command_that_carries_words_is_told_from_them(text, words):
 
 def test_the_store_lies_beside_state_db(play):
     async def scene(world):
-        await world.say("Hello.")
-        await world.rests()
+        await says(world, "Hello.")
 
     world, _ = play(scene)
     with holdfast.open(world.db.db_path.with_name("holdfast.db"), read_only=True) as store:

@@ -208,11 +208,13 @@ class Lab:
                         found.append(message.labels)
         return found
 
+    def stored(self):
+        """What is stored: by Holdfast where it is there, else in `state.db`."""
+        return self.messages() if self.served else self.rows()
+
     def said(self, role):
-        """All texts of this role: from Holdfast where it is there, else from `state.db`."""
-        if self.served:
-            return [text for _, spoke, text, _ in self.messages() if spoke == role]
-        return [text for _, spoke, text, _ in self.rows() if spoke == role]
+        """All texts of this role that are stored."""
+        return [text for _, spoke, text, _ in self.stored() if spoke == role]
 
 
 def kill(process):

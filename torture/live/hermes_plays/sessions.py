@@ -87,46 +87,48 @@ def retry_after_compaction(open_lab):
         )
 
 
+SECOND = "In the second session."
+
+
 def route_switched(open_lab):
     """The chat moves to another session, the cached agent stays (#3220)."""
-    with open_lab() as lab:
-        lab.start()
-        lab.turn("In the first session.")
-        first = lab.rows()[0][0]
-        lab.fault("switch")
-        lab.turn("In the second session.")
-        of_second = [row for row in lab.rows() if "In the second session." in row[2]]
-        problems = [
-            f"{row[1]} written to the first session" for row in of_second if row[0] == first
-        ]
-        if lab.served:
-            for key, role, text, _ in lab.messages():
-                if "In the second session." in text and key.endswith(first):
-                    problems.append(f"{role} stored in the first session")
-        sent = lab.model.asked("In the second session.")[0]
-        right = sum(row[0] != first for row in of_second)
-        return judged(
-            lab, shown="1 answer", stored=f"{right} of 2 there", sent=sent, problems=problems
-        )
+    return _moved(open_lab, lambda lab: lab.fault("switch"))
 
 
 def new_with_a_cached_agent(open_lab):
     """/new while the agent of the chat is in the cache."""
+    return _moved(open_lab, lambda lab: lab.command("/new"))
+
+
+def _moved(open_lab, move):
+    """A turn in one session and, once the chat was moved, one in the next."""
     with open_lab() as lab:
         lab.start()
         lab.turn("In the first session.")
         first = lab.rows()[0][0]
-        lab.command("/new")
-        lab.turn("In the second session.")
-        of_second = [row for row in lab.rows() if "In the second session." in row[2]]
-        problems = [f"{row[1]} written to the first" for row in of_second if row[0] == first]
-        sent = lab.model.asked("In the second session.")[0]
+        move(lab)
+        lab.turn(SECOND)
+        of_second = [row for row in lab.rows() if SECOND in row[2]]
+        problems = _misplaced(lab, first)
+        for row in of_second:
+            if row[0] == first:
+                problems.append(f"{row[1]} written to the first session")
+        sent = lab.model.asked(SECOND)[0]
         if any("In the first session." in text for text in texts(sent, "user")):
             problems.append("the first session is still in the request")
         right = sum(row[0] != first for row in of_second)
         return judged(
             lab, shown="1 answer", stored=f"{right} of 2 there", sent=sent, problems=problems
         )
+
+
+def _misplaced(lab, first):
+    """What of the second session is stored in the first one."""
+    problems = []
+    for key, role, text, _ in lab.stored():
+        if SECOND in text and key.endswith(first):
+            problems.append(f"{role} stored in the first session")
+    return problems
 
 
 def new_in_stream(open_lab):
@@ -141,25 +143,19 @@ def new_in_stream(open_lab):
         lab.command("/new")
         lab.model.release()
         lab.until(lambda: lab.has_row("word12"), 60, "the row of what was shown")
-        lab.turn("In the second session.")
-        problems = []
-        for key, _, text, _ in _stored(lab):
+        lab.turn(SECOND)
+        problems = _misplaced(lab, first)
+        for key, _, text, _ in lab.stored():
             if "word0 " in text and not key.endswith(first):
                 problems.append("the cut answer is in the second session")
-            if "In the second session." in text and key.endswith(first):
-                problems.append("the new question is in the first session")
         kept = [text for text in lab.said("assistant") if "word0" in text]
         if not any(text.startswith(seen) for text in kept):
             problems.append("what was shown is not stored")
-        sent = lab.model.asked("In the second session.")[0]
+        sent = lab.model.asked(SECOND)[0]
         stored = max(map(len, kept), default=0)
         return judged(
             lab, shown=f"{len(seen)} chars", stored=f"{stored} chars", sent=sent, problems=problems
         )
-
-
-def _stored(lab):
-    return lab.messages() if lab.served else lab.rows()
 
 
 def repair_shortens(open_lab):

@@ -87,7 +87,8 @@ def patch(module: "ModuleType") -> None:
             return
         for each in PATCHES[name]:
             place, function = each.split(":")
-            getattr(import_module(f"{PACKAGE}.{place}"), function)(module)
+            patches = import_module(f"{PACKAGE}.{place}")
+            getattr(patches, function)(module)
     # Whatever it is, Hermes has to start.
     except Exception as error:
         _say(f"{name} of Hermes is left alone ({type(error).__name__}: {error})")

@@ -80,7 +80,10 @@ def problem_of(module: ModuleType) -> str | None:
             "Nothing is stored by Holdfast."
         )
     for name, parameters in SIGNATURES[module.__name__].items():
-        if _parameters(module, name)[: len(parameters.split())] != parameters.split():
+        wanted = parameters.split()
+        found_there = _parameters(module, name)
+        # More may follow: those are not touched here.
+        if found_there[: len(wanted)] != wanted:
             return (
                 f"{module.__name__}.{name} is not as in Hermes Agent {VERSION}: "
                 f"{module.__name__} is left alone"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from holdfast import Message
 from holdfast.adapters.hermes.rows.catch_up import LastTurn, Row, last_turn, missing
 from holdfast.adapters.hermes.serving import Serving, serving_at
 from holdfast.adapters.hermes.spoken.live_list import ROLES, Live, Payload, plain
@@ -122,10 +123,12 @@ def _is_known(serving: Serving, row: dict[str, Any]) -> bool:
     payload = plain(row)
     event = None
     if row.get("timestamp") is not None:
-        said = json.dumps([payload, str(row["timestamp"])], sort_keys=True)
+        known_by = [payload, str(row["timestamp"])]
+        said = json.dumps(known_by, sort_keys=True)
         event = hashlib.sha256(said.encode()).hexdigest()
     try:
-        serving.conversation(row["session_id"]).append(payload, event_id=event)
+        session = serving.conversation(row["session_id"])
+        session.append(payload, event_id=event)
     except AlreadyAccepted:
         return True
     return False
@@ -133,7 +136,8 @@ def _is_known(serving: Serving, row: dict[str, Any]) -> bool:
 
 def _write_backlog(db: Any, base: Any, serving: Serving, *, look: bool) -> bool:
     """Writes the rows that wait; whether none is left."""
-    return serving.backlog.write(functools.partial(_make, db, base), look=look)
+    make = functools.partial(_make, db, base)
+    return serving.backlog.write(make, look=look)
 
 
 def _keep(
@@ -141,7 +145,8 @@ def _keep(
 ) -> None:
     """Keeps a call that was refused, and has it tried again."""
     serving.backlog.add(call, named)
-    serving.backlog.write_later(functools.partial(_make, db, base))
+    make = functools.partial(_make, db, base)
+    serving.backlog.write_later(make)
 
 
 def _make(db: Any, base: Any, call: str, named: dict[str, Any]) -> None:
@@ -234,7 +239,9 @@ def _record(db: Any, session_id: str, messages: list[Live]) -> None:
     assert serving is not None
     said = []
     for live in messages:
-        if isinstance(live, dict) and live.get("role") in ROLES:
+        if not isinstance(live, dict):
+            continue
+        if live.get("role") in ROLES:
             said.append(plain(live))
     serving.conversation(session_id).record(said)
 
@@ -285,20 +292,29 @@ def _write_missing(db: Any, base: Any, session_id: str, turn: LastTurn) -> None:
     for message in turn.messages:
         if message.role in ROLES:
             said.append(message)
-            stored.append(Row(message.role, _text(message.payload)))
+            words = _text(message.payload)
+            stored.append(Row(message.role, words))
     # A few more than there can be: rows of the turn before may stand between.
-    count = missing(stored, _last_rows(db, session_id, len(stored) + 8))
-    for message in said[len(said) - count :]:
-        row = dict(message.payload or {})
-        row["role"] = message.role
-        if message.state == "partial":
-            row["finish_reason"] = "interrupted"
-        elif message.role == "assistant":
-            row["finish_reason"] = message.finish or "stop"
+    rows = _last_rows(db, session_id, len(stored) + 8)
+    count = missing(stored, rows)
+    first = len(said) - count
+    for message in said[first:]:
         log.warning("a row of %s is written anew: it was cut off", session_id)
-        # Hermes counts in seconds.
-        row["timestamp"] = message.at / 1000
+        row = _row_of(message)
         base.append_message(db, session_id=session_id, **row)
+
+
+def _row_of(message: Message) -> dict[str, Any]:
+    """A row as Hermes itself would have written it."""
+    row = dict(message.payload or {})
+    row["role"] = message.role
+    if message.state == "partial":
+        row["finish_reason"] = "interrupted"
+    elif message.role == "assistant":
+        row["finish_reason"] = message.finish or "stop"
+    # Hermes counts in seconds.
+    row["timestamp"] = message.at / 1000
+    return row
 
 
 def _last_rows(db: Any, session_id: str, limit: int) -> list[Row]:
@@ -311,7 +327,9 @@ def _last_rows(db: Any, session_id: str, limit: int) -> list[Row]:
         ).fetchall()
     rows = []
     for role, content in reversed(found):
-        rows.append(Row(role, _text({"content": db._decode_content(content)})))
+        # Parts are kept as JSON behind a mark, which only Hermes knows.
+        words = db._decode_content(content)
+        rows.append(Row(role, _text({"content": words})))
     return rows
 
 
@@ -321,6 +339,9 @@ def _text(payload: Payload | None) -> str:
         return words
     texts = []
     for part in words or ():
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(part["text"])
+        if not isinstance(part, dict):
+            continue
+        words = part.get("text")
+        if isinstance(words, str):
+            texts.append(words)
     return "\n".join(texts)

@@ -67,8 +67,10 @@ def _receipts(some: list[Received]) -> list[Receipt]:
 def patch_run_agent(module: ModuleType) -> None:
     """What steers an agent and what interrupts it is known by its receipts."""
     agent: Any = module.AIAgent
-    steer, drain = agent.steer, agent._drain_pending_steer
-    interrupt, clear = agent.interrupt, agent.clear_interrupt
+    steer = agent.steer
+    drain = agent._drain_pending_steer
+    interrupt = agent.interrupt
+    clear = agent.clear_interrupt
 
     @functools.wraps(steer)
     def steered(self: Any, text: str) -> bool:
@@ -113,7 +115,8 @@ def patch_run_agent(module: ModuleType) -> None:
 
 def _take_steered(agent: Any, some: list[Received]) -> None:
     """The running turn takes these: the model is about to see them in a tool's result."""
-    serving, turn = serving_of(agent), running_turn(agent)
+    serving = serving_of(agent)
+    turn = running_turn(agent)
     if serving is None or turn is None or not some:
         return
     taken = serving.inbox.book.close(some)

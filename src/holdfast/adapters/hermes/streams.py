@@ -88,7 +88,8 @@ class StoredFirst:
     ) -> Callable[[], None]:
         """What is to be done before this is shown."""
         # Nothing: a segment is over. What was streamed is told once more beside a call.
-        if text is None or named.get("already_streamed"):
+        is_told_again = bool(named.get("already_streamed"))
+        if text is None or is_told_again:
             return conversation.segment
         # The same piece goes to the screen and to a voice, one after the other.
         if self.name == "_stream_callback" and agent.stream_delta_callback is not None:

@@ -123,13 +123,18 @@ def _python_of(path: str) -> str:
         script = file.read(65_536).decode(errors="replace")
     first, _, rest = script.partition("\n")
     words = first.removeprefix("#!").split()
-    if first.startswith("#!") and words and "python" in Path(words[0]).name:
-        return words[0]
-    if not first.startswith("#!"):
+    is_script = first.startswith("#!")
+    if is_script and words:
+        interpreter = Path(words[0])
+        if "python" in interpreter.name:
+            return words[0]
+    if not is_script:
         rest = ""
     named: str
     for named in _SHELL_PATH.findall(rest):
-        if named == path or not os.access(named, os.X_OK):
+        if named == path:
+            continue
+        if not os.access(named, os.X_OK):
             continue
         if "python" in Path(named).name:
             return named
@@ -163,7 +168,8 @@ def switch_off(environment: Environment) -> bool:
 def is_current(environment: Environment) -> bool:
     """Whether the copy of the hook that is there is that of this Holdfast."""
     try:
-        return (Path(environment.folder) / f"{MODULE}.py").read_text() == _hook_text()
+        copy = Path(environment.folder) / f"{MODULE}.py"
+        return copy.read_text() == _hook_text()
     except OSError:
         return False
 
@@ -191,7 +197,8 @@ def _hook_text() -> str:
 
 def _write(path: Path, text: str) -> None:
     """Writes a file whole or not at all: a Python may start in the middle."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    prefix = f".{path.name}."
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix)
     try:
         with os.fdopen(handle, "w") as file:
             file.write(text)
@@ -207,4 +214,6 @@ def _write(path: Path, text: str) -> None:
 def home_of(home: str | None = None) -> Path:
     """The folder of Hermes' files: the one given, `HERMES_HOME`, or the usual one."""
     named = home or os.environ.get("HERMES_HOME")
-    return Path(named) if named else Path.home() / ".hermes"
+    if named:
+        return Path(named)
+    return Path.home() / ".hermes"

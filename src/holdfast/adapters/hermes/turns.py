@@ -83,7 +83,8 @@ _at_work: "weakref.WeakValueDictionary[str, Any]" = weakref.WeakValueDictionary(
 def patch_run_agent(module: ModuleType) -> None:
     """Makes a turn of each call, and has what Hermes writes recorded first."""
     agent: Any = module.AIAgent
-    run, flush = agent.run_conversation, agent._flush_messages_to_session_db_unlocked
+    run = agent.run_conversation
+    flush = agent._flush_messages_to_session_db_unlocked
     is_scaffolding = module._is_ephemeral_scaffolding
 
     @functools.wraps(run)
@@ -151,7 +152,9 @@ def _said(
     """What the list of an agent says, without what Hermes says to the model by itself."""
     said: list[Said] = []
     for index, live in enumerate(messages):
-        if not isinstance(live, dict) or live.get("role") not in ROLES:
+        if not isinstance(live, dict):
+            continue
+        if live.get("role") not in ROLES:
             continue
         if is_scaffolding(live) or _is_nudge(live):
             continue
@@ -202,10 +205,13 @@ def _overriding(agent: Any, live: Live, index: int) -> Any:
     """What the user has really said, where the model is told more: Hermes' rows have it, too."""
     own = getattr(agent, "_persist_user_message_override", None)
     at = getattr(agent, "_persist_user_message_idx", None)
-    if own is None or at != index or live.get("role") != "user":
+    if own is None or at != index:
+        return None
+    if live.get("role") != "user":
         return None
     # A text can't stand for parts: what is beside it, a picture, would be gone.
-    if isinstance(live.get("content"), list) and not isinstance(own, list):
+    has_parts = isinstance(live.get("content"), list)
+    if has_parts and not isinstance(own, list):
         return None
     return own
 
@@ -283,7 +289,8 @@ class AgentCall:
                 turn = _turn(session, asked, taken, before, on_busy)
                 break
             except SessionBusy:
-                on_busy = _patience(conversation.session_id, world.tick() - started)
+                waited_s = world.tick() - started
+                on_busy = _patience(conversation.session_id, waited_s)
                 time.sleep(LOOK_S)
         known = set()
         for message in before:
@@ -318,7 +325,10 @@ class AgentCall:
                 try:
                     result = self._run(agent, self._user_message, **self._named)
                 finally:
-                    cut = result is None or bool(result.get("interrupted"))
+                    # One that has raised was cut, too.
+                    cut = result is None
+                    if result is not None:
+                        cut = bool(result.get("interrupted"))
                     conversation.finish(cut=cut)
                 _note_delivered(turn, conversation, result)
                 _end(turn, conversation, result)
@@ -369,7 +379,10 @@ def _is_behind(conversation: Conversation, turn: Turn, known_to: int) -> bool:
     is_behind = False
     for entry in session.entries(after=known_to):
         known_to = entry.seq
-        if entry.turn is not None and turn_id(session.id, entry.turn) not in own:
+        if entry.turn is None:
+            continue
+        name = turn_id(session.id, entry.turn)
+        if name not in own:
             is_behind = True
     conversation.known_to = known_to
     conversation.last_turn = turn.id
@@ -386,7 +399,8 @@ def _turn(
     if taken:
         try:
             # What a killed turn gave back has its row by now, and stands before what is asked now.
-            wanted: list[str | Message | Receipt] = [*before, *taken]
+            wanted: list[Any] = [*before]
+            wanted += taken
             return session.turn(take=wanted, on_busy=on_busy)
         except NotFound:
             log.warning("a receipt waits no more: its words are stored anew")
@@ -409,9 +423,10 @@ def _asked_in(session: Session, turn: Turn, known: set[str]) -> list[Payload]:
     # It has just begun: what it took or was given stands at the end of the log.
     after = max(0, session.head() - WINDOW)
     for message in session.transcript(after=after):
-        if message.turn != turn.id or message.id in known:
+        if message.turn != turn.id:
             continue
-        asked.append(dict(message.payload))
+        if message.id not in known:
+            asked.append(dict(message.payload))
     return asked
 
 
@@ -434,7 +449,10 @@ def _note_delivered(
     changed that after its row was written (F37). The next request has the model's words.
     """
     delivered = result.get("final_response")
-    if not isinstance(delivered, str) or not delivered or result.get("interrupted"):
+    if not isinstance(delivered, str) or not delivered:
+        return
+    # What was cut has no last words to be changed.
+    if result.get("interrupted"):
         return
     # The list has what the model has said: nearly always that is what is delivered.
     messages = result.get("messages") or [{}]
@@ -443,9 +461,13 @@ def _note_delivered(
     session = conversation.session
     answer: Message | None = None
     for message in session.transcript(after=conversation.known_to or 0):
-        if message.turn == turn.id and message.role == "assistant":
+        if message.turn != turn.id:
+            continue
+        if message.role == "assistant":
             answer = message
-    if answer is None or answer.text.strip() == delivered.strip():
+    if answer is None:
+        return
+    if answer.text.strip() == delivered.strip():
         return
     session.label(answer.id, **{DELIVERED: delivered})
 
@@ -453,7 +475,7 @@ def _note_delivered(
 def _told(result: Any, conversation: Conversation) -> Any:
     """What the caller is told: an answer that could not be stored is not given out."""
     if conversation.failure is not None:
-        result.update(
-            final_response=notice(conversation.failure), completed=False, failed=True
-        )
+        result["final_response"] = notice(conversation.failure)
+        result["completed"] = False
+        result["failed"] = True
     return result

@@ -110,7 +110,8 @@ class Book:
         """These are in the hands of Hermes' receiving code, which may wait in the middle."""
         with self._lock:
             for each in some:
-                self._inside[each.id] = self._inside.get(each.id, 0) + 1
+                before = self._inside.get(each.id, 0)
+                self._inside[each.id] = before + 1
 
     def leave(self, some: Iterable[Received]) -> None:
         """The counterpart of `enter`."""
@@ -130,9 +131,11 @@ class Book:
         found = []
         with self._lock:
             for id, each in sorted(self._open.items()):
-                is_somewhere = id in queued or id in self._inside or each.is_held
-                if each.key == key and not is_somewhere:
-                    found.append(each)
+                if each.key != key or each.is_held:
+                    continue
+                if id in queued or id in self._inside:
+                    continue
+                found.append(each)
         return found
 
     def left_behind(self) -> dict[str, list[Received]]:

@@ -49,7 +49,8 @@ def event_id_of(event: Any) -> str | None:
 
 def place_of(event: Any) -> str:
     """The chat that an event came from, as its platform names it."""
-    return f"{event.source.platform.value}:{event.source.chat_id}"
+    source = event.source
+    return f"{source.platform.value}:{source.chat_id}"
 
 
 def is_command(event: Any) -> bool:
@@ -61,7 +62,11 @@ def is_command(event: Any) -> bool:
 def words_of(text: str) -> str:
     """What the user has said, without the command that says what to do with it."""
     first, _, rest = text.partition(" ")
-    if first.startswith("/") and first[1:].partition("@")[0].lower() in _WITH_WORDS:
+    if not first.startswith("/"):
+        return text
+    # In a group, a command may name the bot that it is for.
+    command = first[1:].partition("@")[0]
+    if command.lower() in _WITH_WORDS:
         return rest.strip()
     return text
 
@@ -80,7 +85,8 @@ def labels_of(event: Any, key: str, process: str) -> dict[str, Any]:
         # What a platform has put there may be any object: such a one is left out.
         with contextlib.suppress(TypeError, ValueError):
             if value not in (None, "", [], {}, False):
-                said[field] = json.loads(json.dumps(value))
+                raw = json.dumps(value)
+                said[field] = json.loads(raw)
     return {LABEL: said}
 
 
@@ -89,6 +95,7 @@ def event_of(text: str, labels: dict[str, Any], base: Any) -> Any:
     platform is not known any more.
     """
     said = labels[LABEL]
+    # First: it is what may be unknown by now.
     source = base.SessionSource.from_dict(said["source"])
     given = {}
     for field in _FIELDS:

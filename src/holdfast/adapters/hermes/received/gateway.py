@@ -79,7 +79,8 @@ def inboxes() -> list[GatewayInbox]:
         )
 
         for name in profiles:
-            found.append(serving_at(get_profile_dir(name) / "state.db").inbox)
+            path = get_profile_dir(name) / "state.db"
+            found.append(serving_at(path).inbox)
     there = []
     for inbox in found:
         if inbox is not None:

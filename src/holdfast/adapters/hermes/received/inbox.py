@@ -59,14 +59,16 @@ class GatewayInbox:
         )
         if receipt.again:
             return False
-        self.attach(event, [_received(receipt, said["content"], labels)])
-        self.book.add(received_on(event)[0], is_inside=True)
+        received = _received(receipt, said["content"], labels)
+        self.attach(event, [received])
+        self.book.add(received, is_inside=True)
         return True
 
     def _note_command(self, inbox: str, said: dict[str, Any], event: Any) -> bool:
         """A command is known when it comes again, and is never put back: it may be half done."""
         try:
-            self.store.session(inbox).append(said, event_id=event_id_of(event))
+            session = self.store.session(inbox)
+            session.append(said, event_id=event_id_of(event))
         except AlreadyAccepted:
             return False
         # It has nothing to wait for, and is looked up no more.

@@ -68,7 +68,8 @@ def _receiving(base: Any, handle: Any) -> Any:
             inbox.book.leave(some)
         # The turn that it was to wait for may have ended before it was in the queue.
         key = _key_of(base, self, event)
-        await put_back.at_idle(Chat(key, self, gateway(), inbox))
+        chat = Chat(key, self, gateway(), inbox)
+        await put_back.at_idle(chat)
         return result
 
     return handle_message
@@ -98,7 +99,8 @@ def _processing(process: Any) -> Any:
     async def _process_message_background(
         self: Any, event: Any, session_key: str
     ) -> None:
-        inbox, runner = inbox_for(event.source), gateway()
+        inbox = inbox_for(event.source)
+        runner = gateway()
         if inbox is None:
             await process(self, event, session_key)
             return
@@ -117,7 +119,8 @@ def _processing(process: Any) -> Any:
             raise
         finally:
             inbox.book.leave(some)
-        await put_back.at_idle(Chat(session_key, self, runner, inbox))
+        chat = Chat(session_key, self, runner, inbox)
+        await put_back.at_idle(chat)
 
     return _process_message_background
 
@@ -162,14 +165,17 @@ def _keep_overwritten(
     pending: Any, key: str, before: Any, event: Any, inbox: GatewayInbox
 ) -> None:
     """The slot held another event (#93871): both are kept, the one that came first in the slot."""
-    is_kept, is_first = overwritten(inbox.of(before), inbox.of(event))
+    was_there = inbox.of(before)
+    is_there = inbox.of(event)
+    is_kept, is_first = overwritten(was_there, is_there)
     if not is_kept:
         return
     later = before
     if is_first:
         pending[key] = before
         later = event
-    gateway()._queued_events.setdefault(key, []).insert(0, later)
+    overflow = gateway()._queued_events.setdefault(key, [])
+    overflow.insert(0, later)
 
 
 def _watch_batches(base: Any, adapter: Any) -> None:
@@ -209,7 +215,8 @@ def _batching_awaited(base: Any, enqueue: Any) -> Any:
     async def _enqueue_text_event(self: Any, event: Any) -> None:
         inbox = _inbox_of_piece(event)
         if inbox is not None:
-            if not await asyncio.to_thread(_is_new_piece, base, self, event, inbox):
+            is_new = await asyncio.to_thread(_is_new_piece, base, self, event, inbox)
+            if not is_new:
                 return
         before = _batched_texts(self)
         await enqueue(self, event)
@@ -229,7 +236,8 @@ def _inbox_of_piece(event: Any) -> GatewayInbox | None:
 def _is_new_piece(base: Any, adapter: Any, event: Any, inbox: GatewayInbox) -> bool:
     """Stores a piece; False when it came before. One that can't be stored is passed on."""
     try:
-        is_new = inbox.receive(event, _key_of(base, adapter, event))
+        key = _key_of(base, adapter, event)
+        is_new = inbox.receive(event, key)
     except (HoldfastError, OSError) as error:
         log.error("a message that came in can't be stored: %s", error)
         return True
@@ -253,5 +261,6 @@ def _join_batched(
 ) -> None:
     """The batch whose text has changed has this piece in it."""
     for batch in adapter._pending_text_batches.values():
-        if batch is not event and before.get(id(batch)) != batch.text:
+        text = before.get(id(batch))
+        if batch is not event and batch.text != text:
             inbox.join(batch, event)

@@ -70,7 +70,8 @@ async def at_start(runner: Any, inbox: GatewayInbox) -> None:
             continue
         for each in left:
             each.is_left = False
-        await _hand_in(Chat(key, adapter, runner, inbox), left)
+        chat = Chat(key, adapter, runner, inbox)
+        await _hand_in(chat, left)
 
 
 async def _hand_in(chat: Chat, some: list[Received]) -> None:

@@ -58,8 +58,10 @@ class Chat(NamedTuple):
 
     def _arrival(self, event: Any) -> str:
         """The id of the first message of an event, which begins with the time of its receipt."""
-        messages = self.inbox.book.open_of(self.inbox.of(event))
-        return messages[0].id if messages else ""
+        messages = self.inbox.of(event)
+        if not messages:
+            return ""
+        return messages[0].id
 
     def lost(self, besides: list[Any]) -> list[Received]:
         """What no queue holds and no turn has, nor any of these events."""

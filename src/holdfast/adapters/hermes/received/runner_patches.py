@@ -53,7 +53,9 @@ def _handling(handle: Any) -> Any:
     @functools.wraps(handle)
     async def _handle_message(self: Any, event: Any) -> Any:
         inbox = inbox_for(event.source)
-        some = inbox.of(event) if inbox is not None else []
+        some: list[Received] = []
+        if inbox is not None:
+            some = inbox.of(event)
         token = current.set(tuple(some))
         try:
             result = await handle(self, event)
@@ -83,8 +85,11 @@ def _meeting_busy(busy: Any) -> Any:
         self: Any, event: Any, session_key: str
     ) -> bool:
         inbox = inbox_for(event.source)
-        some = inbox.of(event) if inbox is not None else []
+        some: list[Received] = []
+        if inbox is not None:
+            some = inbox.of(event)
         for each in some:
+            # Hermes may have found another chat for it than its source says.
             each.key = session_key
         token = current.set(tuple(some))
         try:

@@ -49,7 +49,8 @@ def taken_up(agent: Any) -> list[Received]:
 def hand_back(agent: Any) -> None:
     """The turn is over, and the gateway is given the words, unseen: it may make a turn of them."""
     agent.__dict__[_OVER] = True
-    agent.__dict__[_UNSEEN] = agent.__dict__.get(_BUFFER, [])
+    buffer = agent.__dict__.get(_BUFFER, [])
+    agent.__dict__[_UNSEEN] = buffer
     for each in _emptied(agent):
         each.is_handed_back = True
 
@@ -85,7 +86,8 @@ def _are_joined(texts: list[str], words: Any) -> bool:
     """Whether these words are those texts. Hermes may have joined them in another order: what it puts
     back into the buffer stands behind what came meanwhile.
     """
-    if not texts or len(words) != len("\n".join(texts)):
+    joined = "\n".join(texts)
+    if not joined or len(words) != len(joined):
         return False
     for text in texts:
         if text not in words:

@@ -36,7 +36,9 @@ class Backlog:
 
     def add(self, call: str, named: dict[str, Any]) -> None:
         """Keeps a call that was refused."""
-        words = json.dumps({"call": call, "named": named}, default=str)
+        kept = {"call": call, "named": named}
+        # What a provider has put into a row may be any object.
+        words = json.dumps(kept, default=str)
         self._store.accept(KEY, {"role": "user", "content": words})
         self._refused_at = self._world.tick()
         self._may_wait = True

@@ -54,8 +54,9 @@ def last_turn(session: Session) -> LastTurn:
     messages = []
     # What it took may have come in long before it began.
     for message in session.transcript(after=max(0, started - WINDOW)):
-        is_its_own = message.turn == name or message.id in given_back
-        if is_its_own or message.seq > started:
+        is_its_own = message.turn == name
+        was_its_own = message.id in given_back
+        if is_its_own or was_its_own or message.seq > started:
             messages.append(message)
     return LastTurn(messages, end)
 

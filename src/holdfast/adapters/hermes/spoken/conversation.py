@@ -91,12 +91,16 @@ class Conversation:
         """Stores what is new in the agent's list, and its shape."""
         with self.lock:
             self._bind(said)
-            # What the turn was opened with is in the view, though Hermes has no dict of it yet.
-            presented = [*self._list.presented(said), *self._asked]
-            self.session.record(presented, format=FORMAT)
+            self._present(said)
+            # A copy that was known so far may say something else by now: that is an edit.
             if self._list.reword(said):
-                presented = [*self._list.presented(said), *self._asked]
-                self.session.record(presented, format=FORMAT)
+                self._present(said)
+
+    def _present(self, said: list[Said]) -> None:
+        presented = self._list.presented(said)
+        # What the turn was opened with is in the view, though Hermes has no dict of it yet.
+        presented += self._asked
+        self.session.record(presented, format=FORMAT)
 
     def _bind(self, said: list[Said]) -> None:
         """Finds which of the new dicts are stored already, and stores those of the running turn."""

@@ -40,7 +40,8 @@ def plain(live: Live, content: Any = None) -> Payload:
     words = content
     if content is None:
         words = live.get("content")
-    said: Payload = {"role": live.get("role"), "content": _content(words)}
+    said: Payload = {"role": live.get("role")}
+    said["content"] = _content(words)
     for key in _KEPT:
         value = live.get(key)
         if value:
@@ -58,8 +59,10 @@ def unmerged(said: list[Said]) -> list[Said]:
     after: Payload | None = None
     # From the end: what was joined to one may itself be joined to the next.
     for live, words in reversed(said):
-        if after is not None and words["role"] == after["role"] == "user":
-            words = {**words, "content": _before(words["content"], after["content"])}
+        is_user = words["role"] == "user"
+        if is_user and after is not None and after["role"] == "user":
+            own = _before(words["content"], after["content"])
+            words = {**words, "content": own}
         apart.append((live, words))
         after = words
     apart.reverse()
@@ -75,15 +78,21 @@ def _is_joined(copies: list[Payload], words: Payload) -> bool:
     # Parts with pictures are never joined.
     if not isinstance(before, str) or not isinstance(now, str):
         return False
-    return now.startswith(f"{before}\n\n") or before.startswith(f"{now}\n\n")
+    if now.startswith(f"{before}\n\n"):
+        return True
+    return before.startswith(f"{now}\n\n")
 
 
 def _before(text: Any, after: Any) -> Any:
     """What of a text stands before another one that was joined to it."""
-    if isinstance(text, str) and isinstance(after, str) and after:
-        own, glue, _ = text.partition(f"\n\n{after}")
-        if glue and own:
-            return own
+    if not isinstance(text, str):
+        return text
+    if not isinstance(after, str) or not after:
+        return text
+    own, glue, _ = text.partition(f"\n\n{after}")
+    # A text that is nothing but the other one was said twice, not joined.
+    if glue and own:
+        return own
     return text
 
 

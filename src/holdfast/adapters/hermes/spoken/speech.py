@@ -47,7 +47,8 @@ class Speech:
             if key not in ("role", "content"):
                 self._besides[key] = value
         if self._besides or finish:
-            self._stream.push(_chunk(_counted(self._besides), finish))
+            last = _counted(self._besides)
+            self._stream.push(_chunk(last, finish))
         self._stream.close()
 
     def payload(self) -> Payload:
