@@ -190,10 +190,10 @@ def _clearing(clear: Any) -> Any:
 def _draining(drain: Any) -> Any:
     @functools.wraps(drain)
     async def _drain_startup_restore_queue(self: Any) -> int:
-        drained = int(await drain(self))
+        # First, while what comes in now is held back: that came after it.
         for inbox in inboxes():
             await asyncio.to_thread(inbox.load)
             await put_back.at_start(self, inbox)
-        return drained
+        return int(await drain(self))
 
     return _drain_startup_restore_queue
