@@ -39,6 +39,11 @@ def other_name(name: str = "another-machine") -> list[str]:
     return _after(f"hostname {name}", "--uts")
 
 
+def small_disk(place: Path, size_k: int) -> list[str]:
+    """A disk of so many kilobytes in this place."""
+    return _after(f"mount -t tmpfs -o size={size_k}k small {place}")
+
+
 def no_proc() -> list[str]:
     """A root without /proc."""
     return _after("mount -t tmpfs nothing /proc")

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from holdfast.cli.codes import WRONG
 from holdfast.cli.output import Output
@@ -24,10 +24,15 @@ def agreed(
     if options.yes:
         return True
     # A question needs somebody who reads it and somebody who answers.
-    if not out.is_json and sys.stdin.isatty() and sys.stderr.isatty():
+    if not out.is_json and _is_terminal(sys.stdin) and _is_terminal(sys.stderr):
         return _asked()
     out.say("Nothing was done. To do it: ", (shlex.join([*line, "--yes"]), "strong"))
     return False
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    # There is none where it was closed before the start (`<&-`).
+    return stream is not None and stream.isatty()
 
 
 def _asked() -> bool:

@@ -58,7 +58,7 @@ def examine(
     """
     report = Report(kind, path, False, 0, 0, [])
     if kind == UNKNOWN:
-        damage = damage_at(path) if os.path.isfile(path) else None
+        damage = damage_at(path) if os.path.exists(path) else None
         name = "not-a-store" if damage is None else "unreadable-store"
         _add(report, _of_the_store(OWN, name, path, damage or _what_is_at(path)), only)
         return report

@@ -31,10 +31,14 @@ _FRACTIONS = slice(21, 24)
 
 
 def damage_at(path: StrPath) -> str | None:
-    """What is wrong with a file that no reader knows; None when it is nobody's store, as far as can
-    be seen. An empty file is none: SQLite makes such files itself.
+    """What is wrong with a file that no reader knows, or with a folder that can't be entered; None
+    when it is nobody's store, as far as can be seen. An empty file is none: SQLite makes such files
+    itself.
     """
     try:
+        if os.path.isdir(path):
+            os.listdir(path)
+            return None
         if not stat.S_ISREG(os.stat(path).st_mode):
             return None
         start = read_start(path, _START)

@@ -53,27 +53,30 @@ def stores_at(path: str, kind_of: KindOf) -> list[tuple[str, str]]:
     """The stores that a path means, each with its kind: the one that it is; or, of a folder, all
     that are in it and in the folders below, of whatever kind. Sessions that are folders make one
     store together, whose path is the folder that was given, whatever else is in it. A file that
-    looks like a damaged store is of kind `UNKNOWN`.
+    looks like a damaged store, and a folder that can't be entered, are of kind `UNKNOWN`.
     """
     if not os.path.isdir(path):
         kind = kind_of(path)
         return [(kind, path)] if kind is not None else []
     found: list[tuple[str, str]] = []
     has_sessions = False
-    for each in _walked(path):
+    closed: list[OSError] = []
+    for each in _walked(path, closed.append):
         if each.is_dir():
             has_sessions = True
         elif kind := kind_of(each) or (UNKNOWN if damage_at(each) else None):
             found.append((kind, str(each)))
+    # A folder that can't be entered may hold any number of them: it is told, not passed over.
+    found += [(UNKNOWN, str(error.filename)) for error in closed]
     return [(TREE, path), *found] if has_sessions else found
 
 
-def _walked(folder: str) -> Iterator[Path]:
+def _walked(folder: str, on_closed: Callable[[OSError], None]) -> Iterator[Path]:
     """The folders that are sessions, and the files that may be stores, in a folder and in those
     below it; in an order that does not change. Links are not followed: a tree means what lies in
     it.
     """
-    for where, below, names in os.walk(folder):
+    for where, below, names in os.walk(folder, onerror=on_closed):
         # A session's own files are no stores.
         if _reader(TREE).is_session(Path(where)):
             below.clear()

@@ -26,6 +26,7 @@ from holdfast.write_ahead_log import PAGE_BYTES_MAX, bring_back, log_damage
 
 TRIES = 20
 _BLOCK = 1 << 20
+INDEX_BYTES = 64 << 10
 _DEPTH_MAX = 64
 # Bytes in the name of a copy: file systems take 255, and SQLite puts files beside it
 # with longer names.
@@ -172,6 +173,8 @@ class PrivateCopy:
             found = _stamp(file)
             if found is not None:
                 needed += found[2]
+                # SQLite makes an index of the log beside the copy.
+                needed += INDEX_BYTES if is_sqlite(file) else 0
         free = shutil.disk_usage(self._folder.path).free
         if needed > free:
             raise NoRoom(

@@ -15,6 +15,7 @@ from holdfast.cli.render.diagnosis import (
     shown,
     shown_totals,
 )
+from holdfast.doctor.exam import Report
 from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.totals import totals
 
@@ -78,6 +79,8 @@ def run(options: Any, out: Output) -> int:
     reports = doctor_examine.examine(
         stores, out, only=options.only, session=options.session
     )
+    if options.session is not None:
+        _insist_on_session(options.session, reports)
     if out.is_json:
         out.json(as_json(reports, totals(reports)))
     else:
@@ -88,6 +91,12 @@ def run(options: Any, out: Output) -> int:
     if any(report.is_unreadable for report in reports):
         return NOT_FOUND
     return WRONG if any(report.findings for report in reports) else DONE
+
+
+def _insist_on_session(session: str, reports: list[Report]) -> None:
+    """A session that is nowhere would be examined in vain, and nothing found is good news."""
+    if not any(report.sessions or report.is_unreadable for report in reports):
+        raise Stop(NOT_FOUND, f"There is no session `{session}` in what was examined.")
 
 
 def _insist_on_rule(name: str) -> None:

@@ -64,6 +64,10 @@ def heal(options: Any, out: Output) -> int:
     """Examines the stores, writes the healed copies, and looks at those as it would at
     any others.
     """
+    if not options.heal:
+        raise Stop(USAGE, "--heal needs a path for the healed copy; it is empty.")
+    if options.session is not None:
+        raise Stop(USAGE, "--heal heals whole stores; leave out --session.")
     stores = doctor_examine.find(options.paths, out)
     for kind, path in stores:
         _insist_on_form(options.form, kind, path)
@@ -201,11 +205,23 @@ def _write_one(copy: Copy, place: Path, folder: Path, options: Any) -> list[Chan
             raise StoreUnavailable(
                 where=str(copy.out), problem=error.problem, remedy=error.remedy
             ) from error
+        _insist_on_whole(made, str(copy.out))
         os.rename(made, place)
         return healed.changes()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         subject.close()
+
+
+def _insist_on_whole(made: Path, out: str) -> None:
+    """What is still in the log beside a store did not fit into it: the store alone is cut off."""
+    log = Path(f"{made}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreUnavailable(
+            where=out,
+            problem="the copy could not be written whole; the disk may be full",
+            remedy="Free some room, then heal again",
+        )
 
 
 def _folder_beside(out: Path) -> OwnFolder:

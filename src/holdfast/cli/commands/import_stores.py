@@ -4,6 +4,7 @@ this one.
 
 import os
 import shlex
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,8 @@ def run(options: Any, out: Output) -> int:
             USAGE,
             f"--same-as is for one store, and there are {len(found)} at these paths.",
         )
+    if options.session is not None:
+        _insist_on_session(options.session, found)
     # One store after another, each told when it is in: what came before a failure has come.
     stores = []
     code = DONE
@@ -109,6 +112,23 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"into": shown(options.into), "stores": stores})
     return code
+
+
+def _insist_on_session(session: str, stores: list[tuple[str, str]]) -> None:
+    """Ends the command unless one of the stores has this session, before anything is made."""
+    for kind, path in stores:
+        if kind == OWN:
+            return  # an export is one session, whose id it has in it
+        if kind == detect.UNKNOWN:
+            continue
+        try:
+            reader = detect.open_reader(kind, path)
+        except StoreUnavailable:
+            return  # it is told when it is imported
+        with closing(reader):
+            if next(reader.sessions(session), None) is not None:
+                return
+    raise Stop(NOT_FOUND, f"There is no session `{session}` in what was to be imported.")
 
 
 def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:

@@ -96,6 +96,8 @@ def _covered(session: Session, keep_turns: int) -> list[str]:
 
 def _read(path: str) -> str:
     if path == "-":
+        if sys.stdin is None:
+            raise Stop(USAGE, "The summary can't be read from stdin: it is closed.")
         return sys.stdin.read()
     try:
         with open(path, encoding="utf-8") as file:
