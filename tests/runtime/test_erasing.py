@@ -519,3 +519,14 @@ def test_a_copied_store_loses_what_the_source_has_lost(path, tmp_path):
         assert files_with(target) == []
     with holdfast.open(target) as there:
         assert next(there.get(before[0].id).transcript()).text == "kept where it is"
+
+
+def test_blobs_are_those_that_go_with_a_session(where):
+    """In a file sessions share them; on a server each session has its own."""
+    shared = where.endswith(".db")
+    with holdfast.open(where) as store:
+        one, two = store.session("one"), store.session("two")
+        for session in (one, two):
+            session.append(LARGE)
+        found = [store.erase(each.id).blobs for each in (one, two)]
+        assert found == ([0, 1] if shared else [1, 1])

@@ -168,7 +168,8 @@ class Laid(msgspec.Struct, frozen=True, gc=False):
 
 class Weight(msgspec.Struct, frozen=True, gc=False):
     """What a session weighs: its own entries, the messages among them, the bytes of all of them,
-    and how many blobs no other session refers to.
+    and how many blobs would go with it: those that no other session refers to, where they are
+    shared.
     """
 
     entries: int

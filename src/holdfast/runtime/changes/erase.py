@@ -45,9 +45,10 @@ until then.
 
 class Erasure(msgspec.Struct, frozen=True):
     """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries;
-    `blobs` counts large parts that no other session has; `forks` are sessions that share its past
-    and lose that; `copies` are sessions that lose the messages that came through them to it, and
-    nothing else.
+    `blobs` counts large parts that go with it: in SQLite, where sessions share them, those that no
+    other session has; in PostgreSQL each session has its own. `forks` are sessions that share its
+    past and lose that; `copies` are sessions that lose the messages that came through them to it,
+    and nothing else.
     """
 
     session_id: str
