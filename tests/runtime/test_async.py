@@ -486,3 +486,33 @@ def test_a_source_that_raises_is_raised_on(where, eye):
     assert told(eye.session("k"))[1] == ("assistant", shown, "partial")
     [note] = end_notes(eye, eye.session("k").id)
     assert (note.end, note.error) == ("failed", "ConnectionError: reset by peer")
+
+
+def test_a_plain_function_that_sums_up_does_not_stop_the_loop(path):
+    """It may ask a model, for minutes; a coroutine function is awaited on the loop as ever."""
+    threads = []
+
+    def plain(messages):
+        threads.append(threading.get_ident())
+        return "plain"
+
+    async def awaited(messages):
+        threads.append(threading.get_ident())
+        return "awaited"
+
+    class Callable:
+        async def __call__(self, messages):
+            return await awaited(messages)
+
+    async def scene():
+        async with holdfast.open_async(path) as store:
+            session = await store.session("k")
+            for summarise in (plain, awaited, Callable()):
+                for _ in range(2):
+                    async with session.turn("Hi.") as turn:
+                        await turn.say("Hello.")
+                assert await session.compact(summarise, keep_turns=1) is not None
+        return threading.get_ident()
+
+    loop = asyncio.run(scene())
+    assert [thread == loop for thread in threads] == [False, True, True]

@@ -91,9 +91,9 @@ def test_a_turn_that_somebody_waits_for_does_not_start_while_the_store_is_closed
     waiter = threading.Thread(target=wait)
     end_turns = OpenStore.end_turns
 
-    def and_wait(self, reason):
+    def and_wait(self, reason, deadline=None):
         """The turn that is waited for has ended, and the store is not closed yet."""
-        end_turns(self, reason)
+        end_turns(self, reason, deadline)
         monkeypatch.undo()
         waiter.join(1)
 

@@ -7,6 +7,7 @@ given before anything waits, and drives it on the event loop.
 import os
 from collections.abc import AsyncIterator, Awaitable, Generator, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
 from holdfast.runtime.live.transcript import TELLING, Transcript
 from holdfast.runtime.open_store import OpenStore, open_at
+from holdfast.runtime.plans.deadline import deadline_for
 from holdfast.runtime.plans.plan import News
 from holdfast.runtime.plans.plan_asyncio import (
     arun,
@@ -478,9 +480,13 @@ class AsyncStore:
         """Ends the turns that this process still runs, as interrupted, and closes the store once
         all is written.
         """
+        await self._close(None)
+
+    async def _close(self, error: BaseException | None) -> None:
+        deadline = deadline_for(error, self._work.engine.where)
         # Shielded: a close that is cancelled halfway would leave turns without an end,
         # and threads behind.
-        await shielded(self._work.close)
+        await shielded(partial(self._work.close, deadline))
 
     def __repr__(self) -> str:
         return f"<AsyncStore {self._work.engine.where} tenant={self.tenant!r}>"
@@ -499,7 +505,7 @@ class AsyncStore:
         is closed when nobody holds it any more.
         """
         if not isinstance(error, GeneratorExit) or current_loop() is self._loop:
-            await self.close()
+            await self._close(error)
 
 
 class _Derived(AsyncStore):

@@ -13,6 +13,13 @@ from typing import Protocol
 from holdfast.runtime.process_identity import clock_name
 
 
+def real_tick() -> float:
+    """Seconds on the machine's own clock, whatever clock a store was given: for how long a thread
+    really waits.
+    """
+    return time.monotonic()
+
+
 class World(Protocol):
     """Clock and randomness of a store. Tests give their own, with a seed, and get the same run
     again.

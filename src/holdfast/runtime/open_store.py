@@ -7,7 +7,6 @@ import weakref
 from typing import Any, cast
 
 from holdfast.domain.message import USUAL_FORMAT
-from holdfast.engine.closed_engine import ClosedEngine
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import HoldfastError
@@ -16,8 +15,9 @@ from holdfast.runtime.clock import Arrivals, RealWorld, World
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.deadline import Deadline, exiting
 from holdfast.runtime.plans.plan import run
-from holdfast.runtime.shared_engine import HeldEngine
+from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
 from holdfast.runtime.turns.end_turn import Ending
 
 # Weak: a store that its program drops is closed by `shared_engine`, and must not be
@@ -27,11 +27,12 @@ _open_stores: "weakref.WeakSet[OpenStore]" = weakref.WeakSet()
 
 @atexit.register
 def _at_exit() -> None:
-    """A process that ends by itself leaves no turn behind. The threads that write are still there
-    now.
+    """A process that ends by itself leaves no turn behind, if its stores can be reached. The threads
+    that write are still there now.
     """
+    deadline = exiting()
     for store in list(_open_stores):
-        store.end_turns("its process ended")
+        store.end_turns("its process ended", deadline)
 
 
 class OpenStore:
@@ -62,53 +63,59 @@ class OpenStore:
 
     def for_tenant(self, name: str) -> "OpenStore":
         """The same engine for another tenant. Its turns are its own."""
+        engine: Any = self.engine
+        if self._root is not None:
+            engine = engine.shared()
         return OpenStore(
-            self.engine,
+            cast(Engine, TenantEngine(engine)),
             world=self.world,
             keeper=self.keeper,
             tenant=name,
             root=self._root or self,
         )
 
-    def close(self) -> None:
+    def close(self, deadline: Deadline | None = None) -> None:
         """Ends what this process still runs, then lets go; of the engine only if it was opened with
-        this store. In a child that was forked there is nothing to let go of.
+        this store. In a child that was forked there is nothing to let go of. With `deadline`, what
+        takes longer is left to a thread.
         """
         if os.getpid() != self._process:
             return
         _open_stores.discard(self)
-        if self._root is None:
-            # Before the turns end: whoever waits for one would start the next.
-            self.keeper.refuse_starts()
-            self.keeper.let_go_of_starting()
-        self.end_turns("the store was closed")
+        # Before the turns end: whoever waits for one would start the next.
+        mine = None if self._root is None else self._lineages
+        self.keeper.refuse_starts(mine)
+        self.keeper.let_go_of_starting(mine, deadline)
+        self.end_turns("the store was closed", deadline)
         # The turns first, for their ends are written through the engine; then the
         # keeper, whose thread writes as well; the engine last.
-        if self._root is None:
+        if self._root is None and deadline is not None:
+            cast(HeldEngine, self.engine).close_within(deadline)
+        elif self._root is None:
             self.keeper.close()
             self.engine.close()
         else:
             # The engine is the root's, and other tenants go on using it: only this
-            # store loses it.
-            self.engine = cast(Engine, ClosedEngine(self.engine.where))
+            # store and its sessions lose it.
+            self.engine.close()
 
-    def end_turns(self, reason: str) -> None:
+    def end_turns(self, reason: str, deadline: Deadline | None = None) -> None:
         """Ends the turns that this process still runs, as interrupted."""
         if self._process != os.getpid():
             return  # a fork of the process that runs them
         # Turns that their owners have dropped are no longer among those held: they are
         # ended here.
-        self.keeper.sweep()
+        self.keeper.settle(deadline)
         for turn in self.keeper.held():
             # Stores of other tenants share the keeper. Each ends the turns that were begun with
             # it, known by the lineages that its sessions share; the root ends all.
             if self._root is None or turn.session.lineages is self._lineages:
                 with contextlib.suppress(HoldfastError):
-                    run(turn.finish(Ending("interrupted", reason)))
+                    run(turn.finish(Ending("interrupted", reason)), deadline)
                     # Whoever is in its block did not end it, and is told when the block
                     # is left.
                     turn.owner_knows = False
-        self.keeper.end_left()
+        self.keeper.settle(deadline)
 
     def session_log(self, state: SessionState) -> SessionLog:
         """The log of this session; each has what it has read for itself."""

@@ -10,12 +10,17 @@ made by C code alone.
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
+from holdfast.engine.closed_engine import ClosedEngine
 from holdfast.engine.protocol import Engine
+from holdfast.engine.wake_signal import Signal
+from holdfast.engine.watchers import Watchers
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
+from holdfast.runtime.plans.deadline import Deadline
 
 # Looked up once for each store: `__getattr__` is Python code, and every read and write
 # would pass through it. None of these changes while an engine is open.
@@ -35,9 +40,10 @@ _USED_OFTEN = (
 class _Note(weakref.ref[Any]):
     """Tells the closer that a handle is gone."""
 
-    __slots__ = ("engine", "keeper")
+    __slots__ = ("closed", "engine", "keeper")
     engine: Engine
     keeper: LeaseKeeper
+    closed: Signal
 
 
 class _Closer:
@@ -63,6 +69,7 @@ class _Closer:
             self.notes.discard(note)
             with suppress(Exception):  # the next one is to be closed, too
                 _close(note.engine, note.keeper)
+            note.closed.set()
             # This frame waits for the next note, which may never come: it must not hold
             # the engine until then.
             del note
@@ -84,6 +91,7 @@ class HeldEngine:
         # The note holds the engine, not the handle: a handle that its own note could
         # reach would never be dropped.
         self._note.engine, self._note.keeper = engine, keeper
+        self._note.closed = Signal()
         _closer.notes.add(self._note)
         _closer.begin()
 
@@ -95,6 +103,54 @@ class HeldEngine:
         # again when the handle goes.
         self._closer.notes.discard(self._note)
         self._engine.close()
+
+    def close_within(self, deadline: Deadline) -> None:
+        """Has engine and keeper closed by the closer's thread, and waits so long at most: they
+        finish what they have begun.
+        """
+        self._closer.begin()
+        self._closer.dropped.put(self._note)
+        self._note.closed.wait(deadline.left_s or 0.0)
+
+
+class TenantEngine:
+    """The engine as a store for another tenant and its sessions hold it: when that store is closed
+    they lose it, and all others go on using it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Any = engine
+        self._watchers = Watchers()
+        for name in _USED_OFTEN:
+            if name != "watch":
+                setattr(self, name, getattr(engine, name))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def shared(self) -> Engine:
+        """The engine that it shares with the other tenants."""
+        engine: Engine = self._engine
+        return engine
+
+    def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
+        stop = self._engine.watch(session, callback)
+        forget = self._watchers.add(session, callback)
+
+        def end() -> None:
+            stop()
+            forget()
+
+        return end
+
+    def close(self) -> None:
+        self._engine = ClosedEngine(self.where)
+        for name in _USED_OFTEN:
+            # What does not ask the engine stays: it may be looked at on the way out.
+            if name not in ("look_s", "read_only", "watch", "where"):
+                vars(self).pop(name, None)
+        # They look, and are told that it is closed.
+        self._watchers.wake_those(self._watchers.watched())
 
 
 def _close(engine: Engine, keeper: LeaseKeeper) -> None:

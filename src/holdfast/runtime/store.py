@@ -17,6 +17,7 @@ from holdfast.runtime.changes.receive import accept, start_turn
 from holdfast.runtime.clock import World
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.open_store import OpenStore, open_at
+from holdfast.runtime.plans.deadline import deadline_for
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.session import Session
 from holdfast.runtime.turn import Turn
@@ -263,7 +264,7 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._work.close(deadline_for(error, self._work.engine.where))
 
 
 @checked

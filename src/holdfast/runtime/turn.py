@@ -155,7 +155,7 @@ class Turn:
     ) -> None:
         """Ends the turn."""
         try:
-            run(self._work.leave_block(error))
+            run(self._work.leave_block(error), self._work.deadline(error))
         # An error of the store's must not take the place of the one that the block is
         # left by: that says what went wrong first.
         except HoldfastError as trouble:

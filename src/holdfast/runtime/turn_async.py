@@ -148,7 +148,8 @@ class AsyncTurn:
             self._work.leave_later(error)
             return
         try:
-            await arun(self._work.leave_block(error))
+            leaving = self._work.leave_block(error)
+            await arun(leaving, deadline=self._work.deadline(error))
         except HoldfastError as trouble:
             if error is None:
                 raise

@@ -17,11 +17,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
+from holdfast.engine.wake_signal import Signal
 from holdfast.errors import HoldfastError
 from holdfast.runtime.live.leases import Leases
+from holdfast.runtime.plans.deadline import Deadline
 from holdfast.runtime.plans.plan import run
 
 T = TypeVar("T")
+SETTLED_S = 0.005
+"""How often somebody who waits for the keeper looks whether it is done."""
 
 
 class KeptTurn(Protocol):
@@ -93,10 +97,14 @@ class LeaseKeeper:
         self._sweeping = threading.Lock()
         self._starting = threading.Lock()
         self._is_closing = False
+        # Stores of other tenants share the keeper, and are closed one by one.
+        self._closing: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seized: dict[tuple[str, int], WeakTurn] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
         self._works = 0
+        self._asked = 0
+        self._answered = 0
 
     def tie(self, held: Any, then: Callable[[], Any]) -> WeakTurn:
         """Has `then` done when `held` is dropped, as long as the tie is kept. It must not hold
@@ -145,26 +153,40 @@ class LeaseKeeper:
             self._news.put(tie)
             self.drop(turn)
 
-    def start(self, submit: Callable[[], T]) -> T | None:
-        """Submits what starts a turn that is held; None when the store is being closed. What was
-        submitted is among those that the closing ends.
+    def start(self, submit: Callable[[], T], lineages: Any) -> T | None:
+        """Submits what starts a turn that is held; None when its store is being closed, which is
+        known by the lineages that its sessions share. What was submitted is among those that the
+        closing ends.
         """
         with self._starting:
-            return None if self._is_closing else submit()
+            if self._is_closing or lineages in self._closing:
+                return None
+            return submit()
 
-    def refuse_starts(self) -> None:
-        """No turn starts from now on: the store is being closed."""
+    def refuse_starts(self, lineages: Any = None) -> None:
+        """No turn starts from now on, or none of the store with these lineages: it is being
+        closed.
+        """
         with self._starting:
-            self._is_closing = True
+            if lineages is None:
+                self._is_closing = True
+            else:
+                self._closing.add(lineages)
 
-    def let_go_of_starting(self) -> None:
+    def let_go_of_starting(
+        self, lineages: Any = None, deadline: Deadline | None = None
+    ) -> None:
         """Ends those that are being started, once they are: whoever asked for them gets a turn
-        that is over.
+        that is over. With `lineages`, those of one store.
         """
         for turn in self.held():
-            if not turn.number:
+            is_meant = lineages is None or turn.session.lineages is lineages
+            if is_meant and not turn.number:
                 self.forsake(turn)
-        self.sweep()
+        if deadline is None:
+            self.sweep()
+        else:
+            self.settle(deadline)
 
     def seize(self, seizure: tuple[str, int], then: Callable[[], Any]) -> "Seizing":
         """A turn is about to be seized, by session and fence. If what this gives is dropped before
@@ -253,12 +275,31 @@ class LeaseKeeper:
             with suppress(Empty):
                 self._news.get(timeout=min(max(soonest - self._tick(), 0.01), 1.0))
 
+    def settle(self, deadline: Deadline | None = None) -> None:
+        """Has all that was dropped or left until now dealt with. With `deadline` the keeper's own
+        thread does that, and is waited for so long at most: it waits for the store as long as that
+        tries.
+        """
+        thread = self._thread
+        if deadline is None or thread is None or not thread.is_alive():
+            self.sweep()
+            self.end_left()
+            return
+        self._asked += 1
+        number = self._asked
+        self.wake()
+        while self._answered < number and deadline.left_s != 0:
+            # Not told when it is done: at the end of a process nothing must be missed.
+            Signal().wait(SETTLED_S)
+
     def round(self) -> None:
         """Ends what was forgotten or left, and renews what is due."""
+        asked = self._asked
         self._take_over()
         if self._dropped:
             self.sweep()
         self.end_left()
+        self._answered = asked
         now = self._tick()
         for key, (tie, due) in list(self._turns.items()):
             turn = tie()

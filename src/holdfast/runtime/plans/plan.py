@@ -11,8 +11,9 @@ the public classes, sync and async, are thin faces over plans.
     yield Listen(news, …)        wait for news without missing any that come while one reads
 
 A commit is shielded: when its caller is interrupted or cancelled while it waits, the driver first
-sees the commit through and then raises at that `yield`, so a plan always knows whether what it
-asked for was done.
+sees the commit through and then raises at that `yield`, so a plan knows whether what it asked for
+was done, unless the store does not answer for longer than somebody who leaves waits (`deadline`).
+The interrupt is what comes out, whatever became of the commit and of the cleaning up.
 """
 
 import contextlib
@@ -21,7 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.engine.protocol import Engine, Outcome, Ticket
 from holdfast.engine.wake_signal import Signal
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, OperatorNeeded
+from holdfast.runtime.plans.deadline import Deadline, begun
 
 T = TypeVar("T")
 Plan = Generator[Any, Any, T]
@@ -100,16 +102,18 @@ class Listen(NamedTuple):
     seconds: float
 
 
-def run(plan: Plan[T]) -> T:
+def run(plan: Plan[T], deadline: Deadline | None = None) -> T:
     """Drives a plan on this thread. An interrupt is raised in the plan, wherever it comes, so that
-    the plan can clean up; what it does then is driven to its end too.
+    the plan can clean up; what it does then is driven to its end too. With `deadline`, no commit is
+    waited for any longer than that.
     """
     try:
-        return _drive(plan)
+        return _drive(plan, deadline)
     except BaseException as cut:
         # It came between two steps of the plan.
         if is_suspended(plan):
-            _drive(plan, cut)
+            with contextlib.suppress(HoldfastError):
+                _drive(plan, begun(cut, deadline), cut)
         raise
 
 
@@ -118,19 +122,52 @@ def is_suspended(plan: Any) -> bool:
     return plan.gi_frame is not None and not plan.gi_running
 
 
-def _drive(plan: Plan[T], error: BaseException | None = None) -> T:
+def _drive(
+    plan: Plan[T], deadline: Deadline | None, error: BaseException | None = None
+) -> T:
+    cut = error
     try:
         request = next(plan) if error is None else plan.throw(error)
         while True:
             try:
-                answer = _wait(request)
+                answer = _wait(request, deadline)
             except BaseException as told:
+                if is_leaving(request, told):
+                    deadline = begun(told, deadline)
+                    cut = cut or interrupt_in(told)
                 request = plan.throw(bearable(told))
             else:
                 request = plan.send(answer)
     except StopIteration as stop:
         result: T = stop.value
         return result
+    except HoldfastError as trouble:
+        # What went wrong while the plan cleaned up must not take the place of the interrupt.
+        if cut is None or trouble is cut:
+            raise
+    finally:
+        # An error knows this frame, and would keep all of it.
+        told_first, cut, error = cut, None, None
+    try:
+        raise told_first
+    finally:
+        del told_first
+
+
+def is_leaving(request: Any, told: BaseException) -> bool:
+    """Whether a caller that is told this is on its way out: it was interrupted, or the store can't
+    be used.
+    """
+    if isinstance(told, OperatorNeeded) or not isinstance(told, Exception):
+        return True
+    # A signal handler may raise any error; a commit has none but the store's own.
+    is_commit = not isinstance(request, Read | Await | Pause | Listen)
+    return is_commit and not isinstance(told, HoldfastError)
+
+
+def interrupt_in(told: BaseException) -> BaseException | None:
+    """What the caller is to get in the end, if it is not the store's own error."""
+    return None if isinstance(told, HoldfastError) else told
 
 
 def bearable(error: BaseException) -> BaseException:
@@ -147,7 +184,7 @@ def bearable(error: BaseException) -> BaseException:
     return told
 
 
-def _wait(request: Any) -> Any:
+def _wait(request: Any, deadline: Deadline | None) -> Any:
     if isinstance(request, Read | Await):
         return request.work()
     if isinstance(request, Pause):
@@ -155,12 +192,35 @@ def _wait(request: Any) -> Any:
     if isinstance(request, Listen):
         request.news.told.wait(request.seconds)
         return None
+    if deadline is not None:
+        return _answer(request, deadline)
     try:
         return request.result()
-    except BaseException:
+    except BaseException as cut:
+        # Interrupted while it was on its way: it is seen through first. What comes of that
+        # is for the plan to look at.
         if not request.done:
-            request.result()  # interrupted while it was on its way: see it through first
+            with contextlib.suppress(HoldfastError):
+                _answer(request, begun(cut))
         raise
+
+
+def _answer(ticket: Ticket, deadline: Deadline) -> Outcome:
+    """The outcome of a commit, unless it takes longer than is left."""
+    try:
+        return ticket.result(deadline.left_s)
+    except TimeoutError:
+        raise deadline.over() from None
+
+
+def has_failed(ticket: Ticket) -> bool:
+    """Whether the store could not do what was asked for; False as long as that is not known."""
+    try:
+        if ticket.done:
+            ticket.result()
+    except OperatorNeeded:
+        return True
+    return False
 
 
 def outcome_of(ticket: Ticket) -> Outcome | None:

@@ -5,6 +5,7 @@ Kept apart from `plan` so that a program without asyncio does not load it.
 
 import asyncio
 import contextlib
+import inspect
 import os
 import sys
 from collections import deque
@@ -13,7 +14,8 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from holdfast.engine.protocol import Ticket
-from holdfast.errors import BadArgument
+from holdfast.errors import BadArgument, HoldfastError
+from holdfast.runtime.plans.deadline import Deadline, begun
 from holdfast.runtime.plans.plan import (
     Await,
     Listen,
@@ -22,6 +24,8 @@ from holdfast.runtime.plans.plan import (
     Plan,
     Read,
     bearable,
+    interrupt_in,
+    is_leaving,
     is_suspended,
 )
 from holdfast.runtime.plans.thread_pool import Job, Pool
@@ -31,10 +35,17 @@ LOOK_S = 0.05
 """How often a commit is looked at whose caller was cancelled while it waited."""
 
 
-async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
+async def arun(
+    plan: Plan[T],
+    error: BaseException | None = None,
+    *,
+    deadline: Deadline | None = None,
+) -> T:
     """Drives a plan on the running event loop. An interrupt is raised in the plan, wherever it
-    comes, so that the plan can clean up; what it does then is driven to its end too.
+    comes, so that the plan can clean up; what it does then is driven to its end too. With
+    `deadline`, no commit is waited for any longer than that.
     """
+    cut_by = error
     try:
         request = next(plan) if error is None else plan.throw(error)
         while True:
@@ -42,9 +53,7 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
                 if type(request) is Read:
                     answer = await in_background(request.work, slow=request.slow)
                 elif type(request) is Await:
-                    answer = request.work()
-                    if isinstance(answer, Awaitable):
-                        answer = await answer
+                    answer = await _asked(request.work)
                 elif type(request) is Pause:
                     with News(request.engine, request.session) as news:
                         await _heard(news, request.seconds)
@@ -53,10 +62,13 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
                     await _heard(request.news, request.seconds)
                     answer = None
                 else:
-                    answer = await _landed(request)
+                    answer = await _landed(request, deadline)
             except GeneratorExit:
                 raise
             except BaseException as told:
+                if is_leaving(request, told):
+                    deadline = begun(told, deadline)
+                    cut_by = cut_by or interrupt_in(told)
                 request = plan.throw(bearable(told))
             else:
                 request = plan.send(answer)
@@ -70,8 +82,39 @@ async def arun(plan: Plan[T], error: BaseException | None = None) -> T:
         # It came between two steps of the plan.
         # Once only: what interrupts the cleaning up as well is raised.
         if error is None and is_suspended(plan):
-            await arun(plan, cut)
-        raise
+            with contextlib.suppress(HoldfastError):
+                await arun(plan, cut, deadline=begun(cut, deadline))
+        # What went wrong while the plan cleaned up must not take the place of the interrupt.
+        if cut_by is None or not isinstance(cut, HoldfastError):
+            raise
+    finally:
+        # An error knows this frame, and would keep all of it.
+        told_first, cut_by, error = cut_by, None, None
+    try:
+        raise told_first
+    finally:
+        del told_first
+
+
+async def _asked(work: Callable[[], Any]) -> Any:
+    """What the caller's own function gives. A plain one may take its time, and does so on another
+    thread: all other tasks of the loop would wait for it.
+    """
+    if is_coroutine_function(work):
+        answer = work()
+    else:
+        answer = await asyncio.to_thread(work)
+    if isinstance(answer, Awaitable):
+        answer = await answer
+    return answer
+
+
+def is_coroutine_function(work: Any) -> bool:
+    """Whether calling this only makes something to be awaited."""
+    while isinstance(work, partial):
+        work = work.func
+    called = type(work).__call__
+    return inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(called)
 
 
 async def in_background(work: Callable[[], T], *, slow: bool = False) -> T:
@@ -135,18 +178,24 @@ async def shielded(work: Callable[[], Any]) -> None:
     job.value()
 
 
-async def _landed(ticket: Ticket) -> Any:
+async def _landed(ticket: Ticket, deadline: Deadline | None) -> Any:
     landing = _answers_for(asyncio.get_running_loop())
     try:
-        await landing.expect(ticket)
-    except asyncio.CancelledError:
-        # a cancelled caller must know what became of its commit; commits are short
-        while not ticket.done:
+        if deadline is None:
+            await landing.expect(ticket)
+        else:
+            await asyncio.wait([landing.expect(ticket)], timeout=deadline.left_s)
+    except asyncio.CancelledError as cut:
+        # A cancelled caller should know what became of its commit; commits are short.
+        deadline = begun(cut, deadline)
+        while not ticket.done and deadline.left_s:
             with contextlib.suppress(asyncio.CancelledError):
                 # Looked at now and then: nobody cancels it again if the call that would wake it is
                 # interrupted.
                 await asyncio.wait([landing.expect(ticket)], timeout=LOOK_S)
         raise
+    if deadline is not None and not ticket.done:
+        raise deadline.over()
     return ticket.result()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from holdfast.engine.watchers import call_back
 from holdfast.engine.writer import WriterTicket
+from holdfast.runtime.plans.deadline import exiting
 from holdfast.runtime.plans.plan import bearable
 
 T = TypeVar("T")
@@ -108,9 +109,10 @@ class Pool:
 
     def _finish(self) -> None:
         """At the end of the process: sees through what was submitted, a store that is being closed
-        above all.
+        above all, for as long as a process waits that ends.
         """
         self._jobs.put(None)
+        deadline = exiting()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join()
+                thread.join(deadline.left_s)

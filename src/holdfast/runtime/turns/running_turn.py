@@ -27,7 +27,8 @@ from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.lease_keeper import WeakTurn
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.plans.plan import Plan, read, run, wait_for
+from holdfast.runtime.plans.deadline import Deadline, deadline_for
+from holdfast.runtime.plans.plan import Plan, has_failed, read, run, wait_for
 from holdfast.runtime.turns.end_turn import (
     COMPLETED,
     UNLEFT,
@@ -95,10 +96,14 @@ class RunningTurn:
     # What it writes.
 
     def write(
-        self, *drafts: Draft, event: tuple[str, str] | None = None
+        self,
+        *drafts: Draft,
+        event: tuple[str, str] | None = None,
+        undo: Callable[[], None] | None = None,
     ) -> Plan[Written]:
         """Stores under this turn's fence, after what its left streams have said; or tells that the
-        turn is over. With an `event`, the last draft is what it was accepted as.
+        turn is over. With an `event`, the last draft is what it was accepted as. `undo` is called
+        if the store could not do it, though it is an interrupt that the caller gets.
         """
         if self._streams:
             yield from self.close_left()
@@ -109,13 +114,21 @@ class RunningTurn:
             event=event,
             event_draft=len(drafts) - 1,
         )
-        return (yield from self._store(write))
+        return (yield from self._store(write, undo))
 
-    def _store(self, write: Write) -> Plan[Written]:
+    def _store(
+        self, write: Write, undo: Callable[[], None] | None = None
+    ) -> Plan[Written]:
         """Stores what is guarded by this turn's fence, or tells that the turn is over."""
         if self.ended:
             raise (yield from self.interrupted())
-        outcome = yield from wait_for(self.session.engine.submit((write,)))
+        ticket = self.session.engine.submit((write,))
+        try:
+            outcome = yield from wait_for(ticket)
+        except BaseException:
+            if undo is not None and has_failed(ticket):
+                undo()
+            raise
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
         return outcome
@@ -224,9 +237,10 @@ class RunningTurn:
             ticket = self.session.submit(write)
         try:
             outcome = yield from wait_for(ticket)
-        except OperatorNeeded:
+        except BaseException:
             # It is in the message as it was read; the caller is told that it is not.
-            stream.in_doubt = True
+            if has_failed(ticket):
+                stream.in_doubt = True
             raise
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
@@ -497,6 +511,12 @@ class RunningTurn:
     def leave_block(self, error: BaseException | None) -> Plan[None]:
         """The turn's block is left, by this exception or cleanly."""
         return self.leave(self._ending_by(error))
+
+    def deadline(self, error: BaseException | None) -> Deadline | None:
+        """How long somebody who leaves by this error waits for the store; None for as long as that
+        takes.
+        """
+        return deadline_for(error, self.session.engine.where)
 
     def leave_again(self) -> Plan[None]:
         """Leaves as it was left."""

@@ -40,7 +40,7 @@ from holdfast.errors import (
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.leases import WAITER_S
 from holdfast.runtime.live.session_log import SessionLog, speak
-from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
+from holdfast.runtime.plans.plan import Pause, Plan, has_failed, read, wait_for
 from holdfast.runtime.process_identity import myself
 from holdfast.runtime.turns.bring import (
     NOTHING,
@@ -236,8 +236,10 @@ def commit_start(
         reply_to=wish.reply_to,
         took=took,
     )
+    ticket = None
     try:
-        ticket = session.keeper.start(partial(session.engine.submit, commit))
+        submit = partial(session.engine.submit, commit)
+        ticket = session.keeper.start(submit, session.lineages)
         if ticket is None:
             raise closed(session.engine.where)
         outcome = yield from wait_for(ticket)
@@ -249,7 +251,9 @@ def commit_start(
         raise
     except BaseException as cut:
         session.keeper.forsake(work)
-        if not isinstance(cut, GeneratorExit):
+        # A store that does not answer is waited for by the keeper: its caller leaves.
+        answers = ticket is None or (ticket.done and not has_failed(ticket))
+        if answers and not isinstance(cut, GeneratorExit):
             # the caller's own next turn is to find the session free
             yield from read(session.keeper.sweep)
         raise

@@ -4,7 +4,7 @@ What it had done before it knew that it was over (a tool's outcome, a finished m
 all the same, under its own turn and marked late, and the caller is told (I-7).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,12 +76,14 @@ def _add_all(turn: RunningTurn, spoken: list[Spoken]) -> Plan[list[str]]:
     return ids
 
 
-def store_messages(turn: RunningTurn, spoken: list[Spoken]) -> Plan[list[str]]:
+def store_messages(
+    turn: RunningTurn, spoken: list[Spoken], undo: Callable[[], None] | None = None
+) -> Plan[list[str]]:
     """Stores finished messages in one commit; late, if the turn is over by now. Their ids."""
     session = turn.session
     drafts = [session.message(each, turn=turn.number) for each in spoken]
     try:
-        yield from turn.write(*drafts)
+        yield from turn.write(*drafts, undo=undo)
     except TurnInterrupted:
         # Under the same ids and without a fence; the session, too, may be over by now.
         late = []

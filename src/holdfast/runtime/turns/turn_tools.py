@@ -138,15 +138,13 @@ def _begin(
         drafts.append(session.draft("ask", asked, turn=turn.number))
         if question.binds:
             event = (asking_scope(session.scope), id)
+    back = turn.calls.forget if is_new else turn.calls.take_back
+    undo = partial(back, call)
+    # An interrupt alone undoes nothing: the call may be in the log, and stays begun.
     try:
-        yield from turn.write(*drafts, event=event)
-    # An interrupt does not come here: its commit was seen through, so the call may be
-    # in the log and stays begun.
+        yield from turn.write(*drafts, event=event, undo=undo)
     except OperatorNeeded:
-        if is_new:
-            turn.calls.forget(call)
-        else:
-            turn.calls.take_back(call)
+        undo()
         raise
     turn.calls.stored(call)
     return CallId(id, waiting=asks)
@@ -157,10 +155,12 @@ def _use_approval(turn: RunningTurn, ask: Ask) -> Plan[CallId]:
     call = turn.calls.begin_approved(ask.call_id, ask.message, ask.index)
     if call is None:
         raise NotApproved(call_id=ask.call_id, why="its approval was used")
+    undo = partial(turn.calls.forget, call)
+    started = _started(turn, ask.call_id, ask.message, ask.index)
     try:
-        yield from turn.write(_started(turn, ask.call_id, ask.message, ask.index))
+        yield from turn.write(started, undo=undo)
     except OperatorNeeded:
-        turn.calls.forget(call)
+        undo()
         raise
     return CallId(ask.call_id)
 
@@ -207,11 +207,14 @@ def _result(turn: RunningTurn, call_id: str, text: str, error: bool) -> Plan[str
         failed=error,
     )
     spoken = Spoken(note, freeze({"role": "tool", "parts": [part]}))
+    undo = None
+    if known is not None:
+        undo = partial(turn.calls.leave_unanswered, known)
     try:
-        [id] = yield from store_messages(turn, [spoken])
+        [id] = yield from store_messages(turn, [spoken], undo)
     except OperatorNeeded:
-        if known is not None:
-            turn.calls.leave_unanswered(known)
+        if undo is not None:
+            undo()
         raise
     return id
 

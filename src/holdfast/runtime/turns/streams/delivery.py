@@ -38,8 +38,8 @@ class Delivery(Iterator[str]):
             raise ValueError("another thread is reading this delivery")
         try:
             text = self._advance()
-        except BaseException:
-            self._leave()
+        except BaseException as error:
+            self._leave(error)
             raise
         if text is None:
             raise StopIteration
@@ -81,14 +81,14 @@ class Delivery(Iterator[str]):
         if not self._over:
             self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, error: BaseException | None = None) -> None:
         self._over = self._stream.closed = True
         try:
             self._source.close()
         finally:
             # What is on its way out is re-raised, Ctrl-C above all.
             with self._work.untold():
-                run(self._work.close_stream(self._stream))
+                run(self._work.close_stream(self._stream), self._work.deadline(error))
 
 
 def _close_elsewhere(close: Any) -> None:

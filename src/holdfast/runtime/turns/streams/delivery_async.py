@@ -81,4 +81,5 @@ class AsyncDelivery(AsyncIterator[str]):
         finally:
             # what is on its way out is re-raised, a cancellation above all
             with self._work.untold():
-                await arun(self._work.close_stream(self._stream))
+                closing = self._work.close_stream(self._stream)
+                await arun(closing, deadline=self._work.deadline(error))

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument, InvalidMessage, TurnInterrupted
 from holdfast.runtime.border import bordered
+from holdfast.runtime.plans.deadline import Deadline
 from holdfast.runtime.plans.plan import Plan, run
 from holdfast.runtime.turns.running_turn import RunningTurn
 
@@ -59,6 +60,9 @@ class OpenStream:
         except BaseException as error:
             yield from self.leave(error)
             raise
+
+    def deadline(self, error: BaseException) -> Deadline | None:
+        return self._work.deadline(error)
 
     def finish(self) -> bool:
         """The message is whole, if its format says so, and becomes an entry with whatever the turn
@@ -125,7 +129,7 @@ class PushStream:
         if error is None:
             run(self._open.close())
         else:
-            run(self._open.leave(error))
+            run(self._open.leave(error), self._open.deadline(error))
 
 
 def _nothing_to_close() -> None:

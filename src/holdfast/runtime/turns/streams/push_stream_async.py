@@ -44,4 +44,5 @@ class AsyncPushStream:
         if error is None:
             await arun(self._open.close())
         else:
-            await arun(self._open.leave(error))
+            deadline = self._open.deadline(error)
+            await arun(self._open.leave(error), deadline=deadline)
