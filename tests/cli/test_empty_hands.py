@@ -110,7 +110,7 @@ def small_disk(size_k: int, disk: Path, script: str, *words: object, **environme
 
 
 def test_a_disk_that_fills_up_gets_no_copy_that_is_cut_off(claude: Path, tmp_path: Path) -> None:
-    """"Moved when it is whole": what did not fit into the copy is in a log that is not moved."""
+    """ "Moved when it is whole": what did not fit into the copy is in a log that is not moved."""
     disk, got = tmp_path / "disk", tmp_path / "got.db"
     script = '$holdfast doctor "$1" --heal "$2"; code=$?; cp "$2" "$3"; exit $code'
     outcomes = set()

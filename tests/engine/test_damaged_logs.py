@@ -79,7 +79,9 @@ def test_a_store_with_a_damaged_log_is_refused_and_the_log_stays(
     assert Path(f"{path}-wal").read_bytes() == raw
 
 
-def test_a_store_that_need_not_survive_a_power_cut_is_opened_and_its_log_is_kept(path: Path) -> None:
+def test_a_store_that_need_not_survive_a_power_cut_is_opened_and_its_log_is_kept(
+    path: Path,
+) -> None:
     """Its log is not synced: after a power cut, gaps in it are nothing out of the ordinary."""
     raw = flip(path, 30_000)
     with pytest.warns(RuntimeWarning, match="write-ahead log"):
@@ -123,7 +125,9 @@ os.kill(os.getpid(), 9)
         brought = commanding.command("import", path, "--into", into)
         assert "state.db-wal" in brought.err
         flip(path, at)
-        assert brought.out == commanding.command("import", path, "--into", tmp_path / f"{at}b.db").out
+        assert (
+            brought.out == commanding.command("import", path, "--into", tmp_path / f"{at}b.db").out
+        )
 
 
 def test_the_check_of_a_store_tells_of_its_log(path: Path) -> None:

@@ -111,7 +111,9 @@ def test_a_label_that_was_set_after_the_message_had_gone_goes_with_it(store):
 
 
 @pytest.mark.parametrize("journey", JOURNEYS)
-def test_an_event_that_comes_again_is_told_the_turn_that_answered_it(store, tmp_path, where, journey):
+def test_an_event_that_comes_again_is_told_the_turn_that_answered_it(
+    store, tmp_path, where, journey
+):
     receipt = store.accept("a", "What's this?", event_id=7)
     session = walk(store, JOURNEYS[journey], receipt)
     turn = next(message.turn for message in session.transcript() if message.text == "answer")
@@ -125,7 +127,9 @@ def test_an_event_that_comes_again_is_told_the_turn_that_answered_it(store, tmp_
             assert "a turn took it" in str(told.value)
 
 
-@pytest.mark.parametrize("journey", [name for name in JOURNEYS if "dropped" in name or "reset" in name])
+@pytest.mark.parametrize(
+    "journey", [name for name in JOURNEYS if "dropped" in name or "reset" in name]
+)
 def test_a_receipt_is_good_wherever_its_message_waits(store, journey):
     store.accept("a", "hello", event_id=7, labels={"chat": 42})
     receipt = store.accept("a", "hello", event_id=7)
@@ -216,7 +220,10 @@ def test_an_event_whose_answer_was_erased_was_answered(store):
 
 def test_an_event_that_was_appended_waits_for_no_turn(store):
     id = store.session("a").append("a note", event_id=7)
-    for act in (store.session("a").append, lambda *given, **named: store.turn("a", *given, **named)):
+    for act in (
+        store.session("a").append,
+        lambda *given, **named: store.turn("a", *given, **named),
+    ):
         with pytest.raises(AlreadyAccepted) as told:
             act("a note", event_id=7)
         assert (told.value.message_id, told.value.turn_id) == (id, None)

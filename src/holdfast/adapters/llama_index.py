@@ -19,12 +19,12 @@ from holdfast.adapters.framework import (
     GivenStore,
     asynchronous,
     key_of,
+    missing,
     names_of,
     sessions_under,
     standing,
     store_of,
 )
-from holdfast.adapters.missing import missing
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument, NotFound
 from holdfast.runtime.live.message import Message
@@ -36,7 +36,7 @@ try:
     from llama_index.core.llms import ChatMessage
     from llama_index.core.storage.chat_store.base import BaseChatStore
 except ImportError as error:
-    raise missing("LlamaIndex", extra="llama-index") from error
+    raise missing("llama_index", "llama-index") from error
 
 FORMAT = "llama_index"
 WHOLE = "the chat engine stores the whole answer"

@@ -128,7 +128,9 @@ def _insist_on_session(session: str, stores: list[tuple[str, str]]) -> None:
         with closing(reader):
             if next(reader.sessions(session), None) is not None:
                 return
-    raise Stop(NOT_FOUND, f"There is no session `{session}` in what was to be imported.")
+    raise Stop(
+        NOT_FOUND, f"There is no session `{session}` in what was to be imported."
+    )
 
 
 def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
