@@ -9,6 +9,7 @@ import pytest
 
 import procs
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
+from holdfast.errors import StoreUnavailable
 
 LIMIT_S = 60
 
@@ -120,3 +121,23 @@ def test_threads_that_work_under_it_never_meet(path: str) -> None:
     for thread in threads:
         thread.join(LIMIT_S)
     assert met == []
+
+
+def test_a_lock_whose_folder_is_gone_closes_its_file_once(tmp_path: Path) -> None:
+    """Closed twice, its number is that of another file by then: of another store, maybe."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    lock = FairLock(str(folder / "agent.db-lock"))
+    (folder / "agent.db-lock").unlink()
+    folder.rmdir()
+    with pytest.raises(StoreUnavailable):
+        lock.acquire(0.01)
+    other = FairLock(str(tmp_path / "other-lock"))
+    lock.close()
+    assert other.acquire(LIMIT_S)
+    other.release()
+    other.close()
+    folder.mkdir()
+    assert lock.acquire(LIMIT_S)
+    lock.release()
+    lock.close()

@@ -23,6 +23,10 @@ _GOT, _GIVEN_UP = "got", "given up"
 _WAITER, _OWNER = "the waiter", "its owner"
 
 
+_NONE = -1
+"""No file: it was closed."""
+
+
 class FairLock:
     """A lock among processes, on a file of its own beside the database. Used by one thread at a
     time.
@@ -58,9 +62,9 @@ class FairLock:
     def acquire(self, timeout_s: float) -> bool:
         """True when held; False when it could not be had in time."""
         try:
-            if (
-                os.fstat(self._file).st_nlink == 0
-            ):  # it was deleted: others queue up at a new one
+            # It was deleted: others queue up at a new one. The last attempt to have that
+            # may have failed, with its folder gone.
+            if self._file == _NONE or os.fstat(self._file).st_nlink == 0:
                 self.close()
                 self._open()
             while True:
@@ -111,6 +115,10 @@ class FairLock:
 
     def close(self) -> None:
         waiter, self._waiter = self._waiter, None
+        # Its number is another file's by the next time: that one must not be closed.
+        if self._file == _NONE:
+            return
+        self._file = _NONE
         # a thread in the kernel's queue would otherwise wait on a number that another
         # file has by then
         if waiter is None or not waiter.leave(self._close):
