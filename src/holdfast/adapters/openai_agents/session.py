@@ -1,0 +1,282 @@
+"""`HoldfastSession`: the SDK's session protocol, its streams, its usage and its approvals.
+
+A handle belongs to one session of its key. Reading begins with the key's current one; a run goes on
+in the one that it has read, and what it stores after somebody else has cleared that is refused with
+`SessionEnded`. A run is known by its context (`wrapper`), which the runner hands to all four calls.
+"""
+
+import asyncio
+import contextlib
+import json
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from holdfast.adapters.framework import (
+    GivenStore,
+    asynchronous,
+    key_of,
+    standing,
+    store_of,
+)
+from holdfast.adapters.openai_agents.items import (
+    Item,
+    closed,
+    items_of,
+    unanswered,
+    without_strays,
+)
+from holdfast.adapters.openai_agents.run import FORMAT, StreamedRun
+from holdfast.domain.arguments import kind_of
+from holdfast.domain.message import Usage
+from holdfast.errors import BadArgument
+from holdfast.runtime.live.message import Message
+from holdfast.runtime.session import Session
+
+try:
+    from agents.memory.session_settings import (
+        coerce_session_settings,
+        resolve_session_limit,
+    )
+except ImportError as missing:
+    raise ImportError(
+        "The OpenAI Agents SDK is not installed. "
+        "Run `pip install 'holdfast[openai-agents]'`"
+    ) from missing
+
+Compactor = Callable[[list[Item]], Awaitable[list[Item]]]
+
+
+class HoldfastSession:
+    """A session of the OpenAI Agents SDK in a store of Holdfast's.
+
+    `compact_with`, when it is set, is asked for the items that stand for a history, after each run
+    and by `run_compaction`.
+    """
+
+    session_id: str
+    session_settings: Any
+    compact_with: Compactor | None = None
+
+    def __init__(
+        self, session_id: str, store: GivenStore, *, session_settings: Any = None
+    ) -> None:
+        if not isinstance(session_id, str) or not session_id:
+            takes = "a text"
+            given = kind_of(session_id)
+            raise BadArgument(parameter="session_id", takes=takes, given=given)
+        self.session_id = session_id
+        # As the SDK's own sessions have it, who are given none.
+        given_settings = {} if session_settings is None else session_settings
+        self.session_settings = coerce_session_settings(given_settings)
+        self.store = store_of(store)
+        self._bound: Session | None = None
+        self._runs: dict[int, StreamedRun | Session] = {}
+
+    async def get_items(
+        self, limit: int | None = None, *, wrapper: Any = None
+    ) -> list[Item]:
+        """The latest `limit` items, or all of them, oldest first."""
+        wanted = resolve_session_limit(limit, self.session_settings)
+        session = await self._reading(wrapper)
+        items = await asyncio.to_thread(_items, session)
+        if wanted is None or wanted < 0:
+            return items
+        return items[len(items) - min(wanted, len(items)) :]
+
+    async def add_items(self, items: list[Item], *, wrapper: Any = None) -> None:
+        """Stores items, all of them in one commit."""
+        if not isinstance(items, list | tuple):
+            takes = "a list of items"
+            raise BadArgument(parameter="items", takes=takes, given=kind_of(items))
+        run = self._runs.get(id(wrapper)) if wrapper is not None else None
+        if isinstance(run, StreamedRun):
+            await run.add(items)
+        elif items:
+            session = run or await self._current()
+            await asynchronous(session).append_all(items, format=FORMAT)
+
+    async def pop_item(self, *, wrapper: Any = None) -> Item | None:
+        """Takes the latest item out of the session and gives it; the transcript keeps it."""
+        session = await self._writing(wrapper)
+        while True:
+            found = await asyncio.to_thread(_last, session)
+            if found is None:
+                return None
+            message, items = found
+            await asynchronous(session).label(message.id, visible_to_model=False)
+            if items:
+                # A response of several items stands again without its last one.
+                if items[:-1]:
+                    rest = items[:-1]
+                    await asynchronous(session).append_all(rest, format=FORMAT)
+                return items[-1]
+
+    async def clear_session(self, *, wrapper: Any = None) -> None:
+        """Begins the session anew. What runs in the old one is ended, and can store nothing
+        in the new one; the old one stays in the store, under its id.
+        """
+        self._bound = await asyncio.to_thread(
+            self.store.reset, self.session_id, reason="clear_session"
+        )
+        if wrapper is not None and isinstance(self._runs.get(id(wrapper)), Session):
+            self._runs[id(wrapper)] = self._bound
+
+    def stream(
+        self, result: Any, *, event_id: str | int | None = None
+    ) -> AsyncIterator[Any]:
+        """The events of a streamed run, each after it is stored: what is shown from them is there
+        after a kill. Call it right after `Runner.run_streamed`: the run then is one turn of the
+        session, which waits for those of other processes.
+
+        `event_id` is your name for the request: the same one again raises `AlreadyAccepted`.
+        """
+        wrapper = result.context_wrapper
+        run = StreamedRun(self.store, self.session_id, event_id)
+        self._runs[id(wrapper)] = run
+        run.listen(result._event_queue)
+        return self._streamed(result, run)
+
+    async def _streamed(self, result: Any, run: StreamedRun) -> AsyncIterator[Any]:
+        try:
+            async for event in result.stream_events():
+                await run.wait_for(event)
+                yield event
+            if result.interruptions:
+                await run.wait_for_approval(_calls(result.interruptions))
+        except BaseException as error:
+            # Who left is not waiting for the rest: the model is not asked for more.
+            result.cancel()
+            await run.leave(error)
+            raise
+        else:
+            await run.leave(None)
+        finally:
+            self._runs.pop(id(result.context_wrapper), None)
+
+    async def usage(self) -> Usage:
+        """The tokens of all streamed runs, as the provider counted them."""
+        info = await asynchronous(await self._current()).info()
+        return info.usage
+
+    async def run_compaction(self, args: Any = None) -> None:
+        """Puts what `compact_with` makes of the items in their place, in one commit."""
+        if self.compact_with is None:
+            return
+        items = await self.get_items(limit=-1)
+        if items:
+            await self._atomic_replace_items(await self.compact_with(items))
+
+    async def _atomic_replace_items(self, items: list[Item]) -> bool:
+        """The SDK's name for it: these items stand in the session from now on. What stood there is
+        in the transcript.
+        """
+        session = await self._current()
+        await asynchronous(session).record(items, format=FORMAT)
+        return True
+
+    async def save_state(self, state: Any) -> None:
+        """Keeps a `RunState`, that of a run which waits for approval, beside the session."""
+        words = state.to_string()
+        await asyncio.to_thread(self._states().append, words, format="openai.chat")
+
+    async def load_state(self, agent: Any) -> Any:
+        """The `RunState` that was kept last, with what was decided since; None when there
+        is none. `agent` is the one that the run began with.
+        """
+        from agents import RunState
+
+        kept = await asyncio.to_thread(lambda: list(self._states().transcript()))
+        if not kept:
+            return None
+        state = await RunState.from_string(agent, kept[-1].text)
+        await self.apply_decisions(state)
+        return state
+
+    async def apply_decisions(self, state: Any) -> None:
+        """Approves and rejects in a `RunState` what was decided with `Session.decide`."""
+        session = asynchronous(await self._current())
+        decided = {call.call_id: call.state for call in await session.calls()}
+        for waiting in state.get_interruptions():
+            [(call_id, _, _)] = _calls([waiting])
+            if decided.get(call_id) == "approved":
+                state.approve(waiting)
+            elif decided.get(call_id) == "denied":
+                state.reject(waiting)
+
+    def _states(self) -> Session:
+        """Where run states are kept: a session of its own, which no model sees."""
+        return self.store.session(key_of("openai-agents", "state", self.session_id))
+
+    async def _reading(self, wrapper: Any) -> Session:
+        """The session to read: that of the run, or the key's current one."""
+        if wrapper is None:
+            self._bound = await asyncio.to_thread(self.store.session, self.session_id)
+            return self._bound
+        run = self._runs.get(id(wrapper))
+        if isinstance(run, StreamedRun):
+            return await run.begin()
+        if run is None:
+            run = await asyncio.to_thread(self.store.session, self.session_id)
+            self._bind(wrapper, run)
+        return run
+
+    async def _writing(self, wrapper: Any) -> Session:
+        run = self._runs.get(id(wrapper)) if wrapper is not None else None
+        if isinstance(run, StreamedRun):
+            return await run.begin()
+        return run or await self._current()
+
+    async def _current(self) -> Session:
+        if self._bound is None:
+            self._bound = await asyncio.to_thread(self.store.session, self.session_id)
+        return self._bound
+
+    def _bind(self, wrapper: Any, session: Session) -> None:
+        """Remembers which session a run has read, for as long as its context lives."""
+        name, runs = id(wrapper), self._runs
+        runs[name] = session
+        weakref.finalize(wrapper, runs.pop, name, None)
+
+
+def _items(session: Session) -> list[Item]:
+    """What stands in a session, as items."""
+    items: list[Item] = []
+    is_damaged, in_turns = False, False
+    for message in standing(session):
+        # Once: each look at a payload reads its bytes again.
+        payload = message.payload
+        is_damaged = is_damaged or payload is None
+        in_turns = in_turns or message.turn is not None
+        items += items_of(message, payload)
+    # A call that was stored outside a turn is its caller's: it may be answered any time.
+    if in_turns and unanswered(items):
+        unknown = []
+        for call in session.calls():
+            if call.state == "unknown" and call.turn is not None:
+                unknown.append(call.call_id)
+        items = closed(items, unknown)
+    return without_strays(items) if is_damaged else items
+
+
+def _last(session: Session) -> tuple[Message, list[Item]] | None:
+    """The last message that stands, and its items; none when it can't be read."""
+    messages = standing(session)
+    if not messages:
+        return None
+    last = messages[-1]
+    payload = last.payload
+    return last, [] if payload is None else items_of(last, payload)
+
+
+def _calls(interruptions: list[Any]) -> list[tuple[str, str, Any]]:
+    """The calls that wait for approval: id, name and arguments of each."""
+    found = []
+    for waiting in interruptions:
+        raw = waiting.raw_item
+        said = raw if isinstance(raw, dict) else raw.model_dump(exclude_unset=True)
+        arguments = said.get("arguments")
+        with contextlib.suppress(ValueError):
+            arguments = json.loads(arguments or "{}")
+        found.append((said.get("call_id") or said["id"], said["name"], arguments))
+    return found

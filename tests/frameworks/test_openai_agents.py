@@ -1,0 +1,376 @@
+"""`HoldfastSession` under the real runner of the OpenAI Agents SDK, with a model on loopback."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    SessionSettings,
+    function_tool,
+    set_tracing_disabled,
+)
+from agents.memory import OpenAIResponsesCompactionSession, Session
+from openai import AsyncOpenAI
+
+import holdfast
+from holdfast.adapters.openai_agents import HoldfastSession
+from holdfast.adapters.openai_agents.items import UNKNOWN
+from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded
+from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
+
+set_tracing_disabled(True)
+HELLO = {"role": "user", "content": "Hello"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "water", "arguments": '{"row": 7}'}
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    with serve() as made:
+        yield made
+
+
+@function_tool
+def water(row: int) -> str:
+    """Waters a row."""
+    return f"row {row} was watered"
+
+
+@function_tool(needs_approval=True)
+def flood(row: int) -> str:
+    """Floods a row."""
+    return f"row {row} was flooded"
+
+
+def gardener(provider: ScriptedProvider, model: Any = OpenAIResponsesModel) -> Agent[Any]:
+    client = AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="none", max_retries=0)
+    made = model(model="gpt-test", openai_client=client)
+    return Agent(name="Gardener", instructions="Be brief.", model=made, tools=[water, flood])
+
+
+async def streamed(session: HoldfastSession, agent: Any, prompt: Any, **more: Any) -> Any:
+    """Runs a prompt to its end; what was shown, and the result."""
+    result = Runner.run_streamed(agent, prompt, session=session)
+    shown = ""
+    async for event in session.stream(result, **more):
+        if event.type == "raw_response_event":
+            if event.data.type == "response.output_text.delta":
+                shown += event.data.delta
+    return shown, result
+
+
+def texts(session: HoldfastSession) -> list[str]:
+    store_session = session.store.session(session.session_id)
+    return [message.text for message in store_session.transcript()]
+
+
+def test_items_come_back_verbatim_and_a_batch_is_one_commit(where: str) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        assert isinstance(session, Session)
+        odd = {"type": "from_the_future", "x": {"y": [1, None]}, "id": "z"}
+        items: list[Any] = [HELLO, CALL, odd]
+        await session.add_items(items)
+        assert await session.get_items() == items
+        assert await session.get_items(limit=2) == items[1:]
+        assert await session.get_items(limit=0) == []
+        session.session_settings = SessionSettings(limit=1)
+        assert await session.get_items() == items[2:]
+        again = HoldfastSession("k", where, session_settings={"limit": 2})
+        assert await again.get_items() == items[1:]
+
+    asyncio.run(run())
+
+
+def test_popping_takes_the_last_item_and_the_transcript_keeps_it(where: str) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        assert await session.pop_item() is None
+        await session.add_items([HELLO, CALL])
+        assert await session.pop_item() == CALL
+        assert await session.pop_item() == HELLO
+        assert await session.pop_item() is None
+        assert await session.get_items() == []
+        assert texts(session)[0] == "Hello"
+
+    asyncio.run(run())
+
+
+def test_a_cleared_session_is_empty_and_a_stale_handle_writes_nothing(where: str) -> None:
+    async def run() -> None:
+        old, new = HoldfastSession("k", where), HoldfastSession("k", where)
+        await old.add_items([HELLO])
+        await new.clear_session()
+        assert await new.get_items() == []
+        with pytest.raises(SessionEnded):
+            await old.add_items([HELLO])
+        assert await new.get_items() == []
+        # Who reads again has the new one.
+        assert await old.get_items() == []
+        await old.add_items([HELLO])
+        assert await new.get_items() == [HELLO]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("model", [OpenAIResponsesModel, OpenAIChatCompletionsModel])
+def test_a_streamed_run_is_one_turn_with_each_item_once(
+    where: str, provider: ScriptedProvider, model: Any
+) -> None:
+    calls = [("water", {"row": 7})]
+    first, then = ScriptedAnswer(("Let ", "me. "), calls), ScriptedAnswer(("Do", "ne."))
+    provider.answer("ask-01", first, then)
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        agent = gardener(provider, model)
+        shown, result = await streamed(session, agent, "ask-01")
+        assert shown == "Let me. Done."
+        assert result.final_output == "Done."
+        items = await session.get_items()
+        kinds = [item.get("type", item.get("role")) for item in items]
+        expected = ["user", "message", "function_call", "function_call_output", "message"]
+        assert kinds == expected
+        assert texts(session) == ["ask-01", "Let me. ", "row 7 was watered", "Done."]
+        stored = session.store.session("k")
+        assert [turn.end for turn in stored.turns()] == ["completed"]
+        assert [call.state for call in stored.calls()] == ["done"]
+        assert (await session.usage()).input == 22
+        # A plain run goes on from there, and the provider takes what it is sent.
+        provider.answer("ask-02", ScriptedAnswer(("Yes.",)))
+        assert (await Runner.run(agent, "ask-02", session=session)).final_output == "Yes."
+        assert [asked.problems for asked in provider.asked] == [(), (), ()]
+
+    asyncio.run(run())
+
+
+def test_what_was_shown_before_a_cancellation_is_there(
+    where: str, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One ", "two ", "three"), stalls_after=2))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        shown = ""
+        async for event in session.stream(result):
+            if event.type == "raw_response_event":
+                if event.data.type == "response.output_text.delta":
+                    shown += event.data.delta
+            if shown == "One two ":
+                result.cancel()
+        items = await session.get_items()
+        assert items[0] == {"content": "ask-01", "role": "user"}
+        assert items[1]["content"][0]["text"] == "One two "
+        provider.answer("ask-02", ScriptedAnswer(("Four.",)))
+        await streamed(session, gardener(provider), "ask-02")
+        assert provider.asked[-1].problems == ()
+        assert "One two " in provider.asked[-1].words
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_is_left_keeps_what_was_shown(where: str, provider: ScriptedProvider) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One ", "two ", "three"), stalls_after=2))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        events = session.stream(result)
+        async for event in events:
+            if event.type == "raw_response_event":
+                if event.data.type == "response.output_text.delta":
+                    break
+        await events.aclose()  # type: ignore[attr-defined]
+        assert texts(session)[1].startswith("One ")
+        [turn] = session.store.session("k").turns()
+        assert turn.end == "interrupted"
+
+    asyncio.run(run())
+
+
+def test_the_same_request_is_answered_once(where: str, provider: ScriptedProvider) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        agent = gardener(provider)
+        await streamed(session, agent, "ask-01", event_id="r1")
+        before = await session.get_items()
+        with pytest.raises(AlreadyAccepted):
+            await streamed(session, agent, "ask-01", event_id="r1")
+        assert await session.get_items() == before
+        assert len(provider.asked) == 1
+
+    asyncio.run(run())
+
+
+def test_two_runs_at_once_are_two_whole_turns(where: str, provider: ScriptedProvider) -> None:
+    """Each in an event loop and a thread of its own."""
+    failed = []
+
+    def work(numbers: range) -> None:
+        async def run() -> None:
+            session = HoldfastSession("k", where)
+            for number in numbers:
+                await streamed(session, gardener(provider), f"ask-{number}")
+
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(r,)) for r in (range(10, 14), range(20, 24))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    with holdfast.open(where) as store:
+        roles = [message.role for message in store.session("k").transcript()]
+        assert roles == ["user", "assistant"] * 8
+
+
+def test_a_call_whose_outcome_nobody_knows_is_closed(
+    where: str, provider: ScriptedProvider
+) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        with session.store.session("k").turn("ask-01", format="openai.responses") as turn:
+            turn.add(CALL)
+        items = await session.get_items()
+        assert items[1:] == [
+            CALL,
+            {"type": "function_call_output", "call_id": "c1", "output": UNKNOWN},
+        ]
+        await streamed(session, gardener(provider), "ask-02")
+        assert provider.asked[-1].problems == ()
+        assert UNKNOWN in provider.asked[-1].words
+
+    asyncio.run(run())
+
+
+def test_a_compaction_is_one_commit_and_loses_nothing(where: str) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        await session.add_items([HELLO, {"role": "assistant", "content": "Hi"}])
+        await session.run_compaction({"force": True})
+        assert len(await session.get_items()) == 2
+
+        async def shorter(items: list[Any]) -> list[Any]:
+            return [{"role": "user", "content": f"{len(items)} items"}, items[-1]]
+
+        session.compact_with = shorter
+        await session.run_compaction()
+        items = await session.get_items()
+        assert items[0] == {"role": "user", "content": "2 items"}
+        assert items[1] == {"role": "assistant", "content": "Hi"}
+        assert len(items) == 2
+        assert "Hello" in texts(session)
+
+    asyncio.run(run())
+
+
+def test_the_sdks_own_compaction_swaps_in_one_step(where: str) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        outer = OpenAIResponsesCompactionSession("k", session, model="gpt-4.1")
+        await outer.add_items([HELLO, {"role": "assistant", "content": "Hi"}])
+        await outer._replace_underlying_session_items(
+            output_items=[{"role": "user", "content": "Summed up"}],
+            previous_items=await session.get_items(),
+        )
+        assert await session.get_items() == [{"role": "user", "content": "Summed up"}]
+        assert "Hello" in texts(session)
+
+    asyncio.run(run())
+
+
+def test_an_approval_of_ours_is_one_of_theirs(where: str, provider: ScriptedProvider) -> None:
+    calls = [("flood", {"row": 7})]
+    provider.answer("ask-01", ScriptedAnswer(("May I?",), calls), ScriptedAnswer(("Wet.",)))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        agent = gardener(provider)
+        _, result = await streamed(session, agent, "ask-01")
+        [waiting] = session.store.session("k").calls()
+        assert waiting.state == "waiting"
+        await session.save_state(result.to_state())
+
+        later = HoldfastSession("k", where)
+        later.store.session("k").decide(waiting.call_id, True, by="ann")
+        state = await later.load_state(agent)
+        shown, result = await streamed(later, agent, state)
+        assert shown == "Wet."
+        assert "row 7 was flooded" in texts(later)
+        [call] = later.store.session("k").calls()
+        assert call.state == "done"
+        assert provider.asked[-1].problems == ()
+
+    asyncio.run(run())
+
+
+def test_a_record_that_cannot_be_read_takes_away_itself_alone(tmp_path: Path) -> None:
+    from holdfast.testing.adapters.damage import spoil_last_message
+
+    path = str(tmp_path / "agents.db")
+
+    async def fill() -> None:
+        await HoldfastSession("k", path).add_items([HELLO, {"role": "user", "content": "Two"}])
+
+    asyncio.run(fill())
+    import gc
+
+    gc.collect()
+    spoil_last_message(path)
+
+    async def look() -> None:
+        items = await HoldfastSession("k", path).get_items()
+        assert items[0] == HELLO
+        assert items[1]["role"] in ("user", "assistant")
+        assert "read" in items[1]["content"]
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("wrong", [None, "", 7])
+def test_what_is_no_session_id_is_refused(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match="session_id"):
+        HoldfastSession(wrong, tmp_path / "a.db")
+
+
+def test_a_batch_with_something_that_is_no_json_is_refused_whole(where: str) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        with pytest.raises(holdfast.errors.InvalidMessage):
+            await session.add_items([HELLO, {"role": "user", "content": object()}])
+        with pytest.raises(BadArgument):
+            await session.add_items("Hello")  # type: ignore[arg-type]
+        assert await session.get_items() == []
+
+    asyncio.run(run())
+
+
+class Counting(HoldfastSession):
+    """A subclass whose calls do not take the run's context."""
+
+    added = 0
+
+    async def add_items(self, items: list[Any]) -> None:  # type: ignore[override]
+        self.added += len(items)
+        await super().add_items(items)
+
+
+def test_it_may_be_subclassed(where: str, provider: ScriptedProvider) -> None:
+    async def run() -> None:
+        session = Counting("k", where)
+        await Runner.run(gardener(provider), "ask-01", session=session)
+        assert session.added == 2
+        assert len(await session.get_items()) == 2
+
+    asyncio.run(run())
