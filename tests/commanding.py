@@ -80,6 +80,14 @@ def process(*arguments: object, stdin: str | None = None, **environment: str) ->
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def as_nobody(*words: object) -> subprocess.CompletedProcess[str]:
+    """The command line without the right to go where it may not."""
+    rights = "-dac_override,-dac_read_search"
+    run = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}"] if not os.getuid() else []
+    line = [*run, sys.executable, "-m", "holdfast.cli.main", *map(str, words)]
+    return subprocess.run(line, env=surroundings(), capture_output=True, text=True, timeout=60)
+
+
 @contextmanager
 def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command line as a process that goes on; killed when the block is left. One that waits for

@@ -2,7 +2,6 @@
 passed over, and no question to a stdin that is closed.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import holdfast
 import item_stores
 import namespaces
-from commanding import command, surroundings
+from commanding import as_nobody, command, surroundings
 
 
 @pytest.fixture
@@ -73,14 +72,6 @@ def test_a_closed_stdin_has_no_answer(store: Path, words: list[str], code: int) 
     done = subprocess.run(shell, env=surroundings(), capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stderr
     assert "NoneType" not in done.stderr
-
-
-def as_nobody(*words: object) -> subprocess.CompletedProcess[str]:
-    """The command line without the right to go where it may not."""
-    rights = "-dac_override,-dac_read_search"
-    run = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}"] if not os.getuid() else []
-    line = [*run, sys.executable, "-m", "holdfast.cli.main", *map(str, words)]
-    return subprocess.run(line, env=surroundings(), capture_output=True, text=True, timeout=60)
 
 
 def test_a_folder_that_cant_be_entered_is_told(claude: Path, tmp_path: Path) -> None:

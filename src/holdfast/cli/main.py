@@ -115,6 +115,11 @@ def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
         Output().line(f"holdfast {__version__}")
         return codes.DONE
+    if shared and not words:
+        raise codes.Stop(
+            codes.USAGE,
+            f"`{shared[0]}` is an option of a command, and none was named; see `holdfast --help`.",
+        )
     name, *rest = words or [""]
     group = name if name in GROUPS else ""
     if group and rest and not rest[0].startswith("-"):

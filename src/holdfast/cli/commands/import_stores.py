@@ -146,12 +146,17 @@ def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
     if not os.path.exists(path):
         raise Stop(NOT_FOUND, f"There is nothing at `{path}`.")
     own: list[str] = []
+    itself: list[str] = []
     others: list[tuple[str, str]] = []
     for kind, store in detect.stores_at(path, _kind_of):
         if kind != OWN_STORE:
             others.append((kind, store))
         elif not _is_same(store, options.into):
             own.append(store)
+        else:
+            itself.append(store)
+    if itself and not own and not others:
+        raise Stop(USAGE, _is_itself(itself[0]))
     if own and not others:
         raise Stop(USAGE, _is_ours(own, options.into))
     if all(kind == detect.UNKNOWN for kind, _ in others):
@@ -191,6 +196,13 @@ def _is_ours(stores: list[str], into: str) -> str:
     if len(stores) > COMMANDS_MAX:
         listed += f", and so on for {len(stores)} stores"
     return f"{len(stores)} Holdfast stores are not imported but copied: {listed}."
+
+
+def _is_itself(store: str) -> str:
+    return (
+        f"`{store}` is a Holdfast store, and the one to import into; "
+        f"`holdfast copy {shlex.quote(store)} OTHER` copies its sessions into another."
+    )
 
 
 def _import_or_report(

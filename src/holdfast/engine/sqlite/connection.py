@@ -9,6 +9,7 @@ import apsw
 from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.damaged_log import refuse_damaged_log
 from holdfast.engine.sqlite.file_guard.file_header import (
+    FileHeader,
     read_header,
     refuse_lost_database,
 )
@@ -18,7 +19,7 @@ from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_ot
 from holdfast.engine.sqlite.file_guard.process_fork import opening
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION, migrate
 from holdfast.engine.sqlite.queries import SCHEMA
-from holdfast.errors import SchemaMismatch, StoreUnavailable
+from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 # before it, two connections that write and checkpoint at once could corrupt the file
@@ -94,19 +95,51 @@ def prepare(path: str, *, busy_s: float, durability: str) -> None:
     """
     refuse_beside_strayed(path)
     with translated(path):
-        header = read_header(path)
-        if header is not None:
-            is_ours = header.application_id == APPLICATION_ID
-            if header.whole and not is_ours:
-                raise not_ours(path)
-            if is_ours:
-                refuse_newer(header.version, path)
+        _refuse_by_header(path)
         with closing(connect(path, busy_s=busy_s)) as connection:
             # a store that is refused stays as it is
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             refuse_damaged_log(connection, path, durability=durability)
             _check_or_create(connection, path)
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+
+
+def refuse_stranger(path: str, *, busy_s: float) -> None:
+    """Before the lock file is made: beside a file that is not ours, none is left."""
+    lock = path + "-lock"
+    if os.path.lexists(lock):
+        return
+    try:
+        with translated(path):
+            if _refuse_by_header(path) is None and os.path.exists(path + "-wal"):
+                with closing(connect(path, busy_s=busy_s)) as connection:
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                    _refuse_other_owner(connection, path)
+    except HoldfastError:
+        # Somebody makes a store here at this moment, and its lock first: what was seen is
+        # judged again under that.
+        if not os.path.lexists(lock):
+            raise
+
+
+def _refuse_by_header(path: str) -> FileHeader | None:
+    header = read_header(path)
+    if header is not None:
+        is_ours = header.application_id == APPLICATION_ID
+        if header.whole and not is_ours:
+            raise not_ours(path)
+        if is_ours:
+            refuse_newer(header.version, path)
+    return header
+
+
+def _refuse_other_owner(connection: apsw.Connection, path: str) -> int:
+    """How many tables there are; with any, they are Holdfast's."""
+    tables: int = connection.execute("SELECT count(*) FROM sqlite_master").get
+    owner = connection.execute("PRAGMA application_id").get
+    if tables and owner != APPLICATION_ID:
+        raise not_ours(path)
+    return tables
 
 
 def make_file(path: str) -> None:
@@ -151,9 +184,7 @@ def _make_or_check(path: str) -> None:
 
 
 def _check_or_create(connection: apsw.Connection, path: str) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").get
-    owner = connection.execute("PRAGMA application_id").get
-    if not tables:
+    if not _refuse_other_owner(connection, path):
         # both before the first table: the page size can't be changed later
         connection.execute("PRAGMA page_size=4096; PRAGMA journal_mode=WAL").fetchall()
         with connection:
@@ -162,8 +193,6 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}"
             ).fetchall()
         return
-    if owner != APPLICATION_ID:
-        raise not_ours(path)
     refuse_newer(connection.execute("PRAGMA user_version").get, path)
     # a copy that another program made may have lost it
     connection.execute("PRAGMA journal_mode=WAL").fetchall()

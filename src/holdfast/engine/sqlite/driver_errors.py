@@ -79,13 +79,19 @@ def translate(
     for kind, (problem, remedy) in _REMEDIES.items():
         if isinstance(error, kind):
             return StoreUnavailable(
-                where=where, problem=f"{problem} ({error})", remedy=remedy
+                where=where, problem=problem + _in_its_words(error), remedy=remedy
             )
     return StoreUnavailable(
         where=where,
         problem=f"SQLite says {error!r}",
         remedy="Report this; it is a defect",
     )
+
+
+def _in_its_words(error: apsw.Error) -> str:
+    # What the last statement met; a step of a backup is none, and leaves no words.
+    said = str(error).removeprefix(f"{type(error).__name__}: ")
+    return "" if said in ("", "not an error") else f" ({said})"
 
 
 @contextmanager

@@ -78,6 +78,7 @@ class SqliteEngine(SqliteReads):
         # before the lock: the lock lies beside it, and a place that can hold no store
         # gets no lock file
         connecting.make_file(path)
+        connecting.refuse_stranger(path, busy_s=lock_s)
         self._lock = FairLock(path + "-lock")
         try:
             self._locked(

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from holdfast.cli.codes import DONE
+from holdfast.cli.codes import DONE, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
 from holdfast.cli.targets import opened
+from holdfast.errors import StoreUnavailable
 from holdfast.exporters import units
 
 
@@ -22,7 +23,13 @@ def run(options: Any, out: Output) -> int:
     With --json, one object with the fields of `Store.backup()`.
     """
     with opened(options) as store:
-        backup = store.backup(options.to)
+        try:
+            backup = store.backup(options.to)
+        except StoreUnavailable as error:
+            # As for every file that a command is to write: nothing is wrong but the name.
+            if isinstance(error.__cause__, FileExistsError):
+                raise Stop(USAGE, str(error)) from error
+            raise
     if out.is_json:
         out.json(backup)
     else:
