@@ -65,6 +65,8 @@ ODD_VALUES = "it has values that are not what they were written as"
 
 Cells = tuple[type, ...]
 _INT, _TEXT, _BYTES = (int,), (str,), (bytes,)
+_ADDRESS = (str, bytes)
+"""An address with halves of characters in it is kept as bytes."""
 _INT_OR_NOT, _TEXT_OR_NOT = (int, NoneType), (str, NoneType)
 _NUMBER_OR_NOT = (int, float, NoneType)
 _LEASE = (_NUMBER_OR_NOT, _TEXT_OR_NOT, _NUMBER_OR_NOT, _NUMBER_OR_NOT)
@@ -102,8 +104,8 @@ def _shapes(*cells: Cells) -> frozenset[tuple[type, ...]]:
 _ENTRIES = _shapes(*_ENTRY)
 _ROWS = {
     "journal": _shapes(_INT, _INT, _BYTES, _INT, _BYTES),
-    "debts_of": _shapes(_BYTES, _INT, _TEXT, _INT),
-    "outbox": _shapes(_BYTES, _TEXT, _INT, _TEXT, _INT),
+    "debts_of": _shapes(_BYTES, _INT, _ADDRESS, _INT),
+    "outbox": _shapes(_BYTES, _TEXT, _INT, _ADDRESS, _INT),
     "events": _shapes(_BYTES, _TEXT, _INT, _BYTES),
     "accepted": _shapes(_TEXT, _INT, _BYTES),
     "inbox": _shapes(_BYTES, _TEXT_OR_NOT, _INT, *_LEASE),
@@ -177,7 +179,8 @@ def _fitting(cell: Any, column: tuple[Cells, Any]) -> Any:
         return cell
     # one bit makes bytes of a text, and they are the same bytes
     if str in cells and type(cell) is bytes:
-        return cell.decode(errors="replace")
+        # what is no text stays recognisable as that
+        return cell.decode(errors="surrogateescape")
     return neutral
 
 

@@ -75,7 +75,7 @@ SELECT 'inbox', count(*) FROM inbox WHERE typeof(session) <> 'integer' OR typeof
    OR typeof(lease_s) NOT IN ('real', 'null') OR typeof(lease_calendar) NOT IN ('real', 'null')
 UNION ALL
 SELECT 'outbox', count(*) FROM outbox WHERE typeof(session) <> 'integer' OR typeof(id) <> 'blob'
-   OR typeof(turn) <> 'integer' OR typeof(reply_to) <> 'text' OR typeof(at) <> 'integer' OR typeof(tenant) <> 'text'
+   OR typeof(turn) <> 'integer' OR typeof(reply_to) NOT IN ('text', 'blob') OR typeof(at) <> 'integer' OR typeof(tenant) <> 'text'
    OR typeof(claim) NOT IN ('blob', 'null') OR typeof(claim_until) NOT IN ('real', 'null')
    OR typeof(claim_clock) NOT IN ('text', 'null')
 UNION ALL

@@ -184,7 +184,7 @@ def bearable(error: BaseException) -> BaseException:
     return told
 
 
-def _wait(request: Any, deadline: Deadline | None) -> Any:
+def _wait(request: Any, deadline: Deadline | None = None) -> Any:
     if isinstance(request, Read | Await):
         return request.work()
     if isinstance(request, Pause):

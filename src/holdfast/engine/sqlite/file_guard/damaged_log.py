@@ -6,7 +6,6 @@ in it that look like damage. Such a store is opened, and what is dropped of its 
 """
 
 import os
-import shutil
 import time
 import warnings
 
@@ -63,6 +62,8 @@ def refuse_damaged_log_unlocked(path: str, *, page_bytes: int) -> None:
 
 def _kept(log: str) -> str:
     """A copy of the log, where there is none yet; its rights are those of the log."""
+    import shutil  # not before a log is damaged
+
     number = 1
     while os.path.lexists(kept := f"{log}-damaged-{number}"):
         number += 1
