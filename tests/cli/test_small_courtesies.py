@@ -8,8 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+import holdfast
 import namespaces
-from commanding import LIMIT_S, command, surroundings
+from commanding import LIMIT_S, as_nobody, command, process, started, surroundings
 
 STRANGERS = ("notes.jsonl", "closed.db", "open.db")
 
@@ -89,3 +90,64 @@ def test_what_is_there_already_is_one_kind_of_mistake(path: Path) -> None:
     ):
         assert command(*words).code == 2, words
     assert taken.read_text() == "mine"
+
+
+def test_a_warning_is_a_sentence(path: Path) -> None:
+    path.chmod(0o644)
+    done = process("sessions", "list", "--store", path)
+    assert done.code == 0 and done.err.startswith("holdfast: ") and "chmod" in done.err
+    assert "Warning" not in done.err and ".py" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["sessions", "show", "nope"], 3), (["nope"], 2), (["sessions", "rm", "key:k"], 1)],
+    ids=str,
+)
+@pytest.mark.parametrize("lost", ["2>/dev/full", "2>&1 | true", "2>&-"])
+def test_talk_that_nobody_hears_changes_no_exit_code(
+    path: Path, words: list[str], code: int, lost: str
+) -> None:
+    line = [sys.executable, "-m", "holdfast.cli.main", *words]
+    if "|" in lost:
+        # a pipe whose reader is gone when it is written to
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            line, env=surroundings(HOLDFAST_STORE=str(path)), stderr=writer, timeout=LIMIT_S
+        )
+        os.close(writer)
+    else:
+        shell = ["sh", "-c", f'"$@" {lost}', "sh", *line]
+        done = subprocess.run(shell, env=surroundings(HOLDFAST_STORE=str(path)), timeout=LIMIT_S)
+    assert done.returncode == code
+
+
+def test_a_tail_ends_when_its_reader_goes(path: Path) -> None:
+    """Nothing happens in the session, so nothing would be written that could fail."""
+    with started("sessions", "tail", "key:k", "--store", path) as tail:
+        assert tail.stdout is not None and tail.stdout.readline()
+        tail.stdout.close()
+        assert tail.wait(LIMIT_S) == 0
+
+
+def test_a_tail_without_a_stdout_has_nobody_to_tell(path: Path) -> None:
+    line = [sys.executable, "-m", "holdfast.cli.main", "sessions", "tail", "key:k"]
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *line, "--store", str(path)]
+    done = subprocess.run(shell, env=surroundings(), capture_output=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_store_in_a_folder_that_is_only_read_can_be_copied(path: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.rename(path, theirs / "agent.db")
+    theirs.chmod(0o500)
+    try:
+        done = as_nobody("copy", theirs / "agent.db", tmp_path / "mine.db")
+        assert done.returncode == 0, done.stderr
+        assert [each.name for each in theirs.iterdir()] == ["agent.db"]
+    finally:
+        theirs.chmod(0o700)
+    with holdfast.open(tmp_path / "mine.db") as store:
+        assert len(list(store.session("k", create=False).transcript())) == 6

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from holdfast.cli.codes import WRONG
-from holdfast.cli.output import Output
+from holdfast.cli.output import Output, talk
 from holdfast.engine.address import shown
 
 
@@ -36,16 +36,15 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def _asked() -> bool:
-    sys.stderr.write("Do it? [y/N] ")
-    sys.stderr.flush()
+    talk("Do it? [y/N] ")
     # Not `input()`: its question may go to stdout, where data goes.
     answer = sys.stdin.readline()
     if answer.strip().lower() in ("y", "yes"):
         return True
     # Ctrl-D leaves the cursor behind the question.
     if not answer.endswith("\n"):
-        sys.stderr.write("\n")
-    sys.stderr.write("Nothing was done.\n")
+        talk("\n")
+    talk("Nothing was done.\n")
     return False
 
 

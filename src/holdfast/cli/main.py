@@ -7,13 +7,15 @@ sentence. The exit codes are in `codes.py`.
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast import HoldfastError, __version__
 from holdfast.cli import codes
 from holdfast.cli.command_table import COMMANDS, GROUPS, below
-from holdfast.cli.graceful_exit import ending_in_order
-from holdfast.cli.output import Output
+from holdfast.cli.graceful_exit import ReaderGone, ending_in_order
+from holdfast.cli.output import Output, discard, talk
 
 ABOUT = """Durable sessions for AI agents.
 
@@ -35,12 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     _prepare()
     try:
-        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        with warnings.catch_warnings():
+            warnings.showwarning = _tell_warning
+            code = _run(list(sys.argv[1:] if arguments is None else arguments))
         # A full disk or a closed pipe may show only now; left to the end of Python, it
         # would be told in Python's words, with another exit code.
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         _let_go()
         # `head` and the like have read enough: that is no failure.
         return codes.DONE
@@ -61,16 +65,19 @@ def _prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _tell_warning(message: Warning | str, *_place: Any, **_more: Any) -> None:
+    """A warning is a sentence for whoever runs the command; where in the code it came up is not
+    of interest to them.
+    """
+    Output().say_wrapped(f"holdfast: {message}")
+
+
 def _let_go() -> None:
     """Flushes stdout. What can't be written is discarded."""
     try:
         sys.stdout.flush()
     except OSError:
-        # What is left in the buffer is flushed once more when Python ends, and would fail
-        # again, with a message of Python's own.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        discard(sys.stdout)
 
 
 def _sorry(error: Exception) -> int:
@@ -82,7 +89,7 @@ def _sorry(error: Exception) -> int:
         from holdfast.exporters.safe_text import harmless
 
         # What the error quotes may be stored text, and must not steer the terminal (I-20).
-        sys.stderr.write(harmless("".join(traceback.format_exception(error))))
+        talk(harmless("".join(traceback.format_exception(error))))
     code, sentence = _explained(error)
     Output().say_wrapped(f"holdfast: {sentence}")
     for line in getattr(error, "more", ()):

@@ -30,6 +30,8 @@ class Output:
     def __init__(self, *, json: bool = False) -> None:
         self.is_json = json
         self.is_terminal = _is_terminal(sys.stdout)
+        # None where it was closed before the start (`>&-`).
+        self.is_read = sys.__stdout__ is not None
         self._colour = _wants_colour(sys.stdout)
         self._talk_colour = _wants_colour(sys.stderr)
 
@@ -82,8 +84,7 @@ class Output:
 
     def say(self, *pieces: Piece) -> None:
         """A line of talk; one line, whatever is in it."""
-        sys.stderr.write(painted((*map(_flat, pieces), "\n"), colour=self._talk_colour))
-        sys.stderr.flush()
+        talk(painted((*map(_flat, pieces), "\n"), colour=self._talk_colour))
 
     @property
     def is_watched(self) -> bool:
@@ -98,8 +99,7 @@ class Output:
         if self.is_watched and width is not None:
             # One column stays free: in the last one many terminals go on to the next
             # line, and the next `\r` would not come back to this one.
-            sys.stderr.write("\r" + harmless(line or "")[: width - 1] + "\x1b[K")
-            sys.stderr.flush()
+            talk("\r" + harmless(line or "")[: width - 1] + "\x1b[K")
 
     def bar(self, done: int, total: int, more: str) -> None:
         """How far something long has come, in one line."""
@@ -108,6 +108,24 @@ class Output:
         total = max(total, 1)
         marks = ("#" * (done * BAR // total)).ljust(BAR, ".")
         self.over(f"[{marks}] {done * 100 // total:3d} %, {more}")
+
+
+def talk(text: str) -> None:
+    """Writes to stderr. Talk that nobody hears changes neither what is done nor its exit code."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """What is left in the buffer of a stream that can't be written, and what comes after, goes
+    nowhere: flushed when Python ends, it would fail again, with a message of Python's own.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def painted(pieces: Sequence[Piece], *, colour: bool) -> str:

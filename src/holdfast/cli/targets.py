@@ -9,6 +9,7 @@ import holdfast
 from holdfast import Message, Session, Store
 from holdfast.cli.codes import NOT_FOUND, Stop
 from holdfast.engine.address import is_postgres, shown
+from holdfast.engine.open import is_writable
 from holdfast.errors import NotFound, StoreUnavailable
 from holdfast.exporters.safe_text import one_line
 
@@ -22,7 +23,7 @@ def opened(options: Any) -> Iterator[Store]:
     """The store that was named. One that is not there is never made by looking for it."""
     insist(options.store)
     with holdfast.open(
-        options.store, tenant=options.tenant, read_only=not _is_writable(options.store)
+        options.store, tenant=options.tenant, read_only=not is_writable(options.store)
     ) as store:
         yield store
 
@@ -32,15 +33,6 @@ def opened_session(options: Any) -> Iterator[Session]:
     """The session that was named, of the store that was named."""
     with opened(options) as store:
         yield session_of(store, options.session)
-
-
-def _is_writable(where: str) -> bool:
-    """Whether this process may write to the store; one that it may only read is opened so."""
-    if is_postgres(where):
-        return True
-    # The folder counts, too: SQLite makes its log beside the file that a link leads to.
-    path = os.path.realpath(where.removeprefix("sqlite:///"))
-    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
 
 
 def is_address(given: str) -> bool:

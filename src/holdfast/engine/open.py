@@ -100,6 +100,17 @@ def vacuum_store(where: Place, *, tick: Tick, lock_s: float = 5.0) -> int:
     return vacuum(_existing(where), lock_s=lock_s)
 
 
+def is_writable(where: Place) -> bool:
+    """Whether this process may write to the store; one that it may only read can be opened
+    `read_only`.
+    """
+    if is_postgres(where):
+        return True
+    # The folder counts, too: SQLite makes its log beside the file that a link leads to.
+    path = os.path.realpath(os.fsdecode(where).removeprefix("sqlite:///"))
+    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+
+
 def _existing(where: Place) -> str:
     name = _place(where)
     if not os.path.exists(name):

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from holdfast.engine.address import is_postgres, shown
+from holdfast.engine.open import is_writable
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import checked
@@ -99,10 +100,11 @@ def copy(
     _insist(source)
     whose = "default" if tenant is None else tenant
     with ExitStack() as stack:
-        here, there = (
-            stack.enter_context(closing(open_at(where, tenant=whose)))
-            for where in (source, target)
-        )
+        # A source that may only be read is only read: a disk that can't be written, a folder of
+        # somebody else.
+        here = open_at(source, tenant=whose, read_only=not is_writable(source))
+        stack.enter_context(closing(here))
+        there = stack.enter_context(closing(open_at(target, tenant=whose)))
         tenants = [tenant] if tenant is not None else here.engine.tenants()
         return _Copy(
             here, there.engine, tenants, progress or (lambda progress: None)

@@ -5,6 +5,7 @@ from typing import Any
 
 from holdfast import Event, Session
 from holdfast.cli.codes import DONE
+from holdfast.cli.graceful_exit import while_somebody_reads
 from holdfast.cli.output import Output, Piece
 from holdfast.cli.parser import Parser, whole_number
 from holdfast.cli.render.session_text import ENDS, OUTCOME_MAX
@@ -34,7 +35,7 @@ def run(options: Any, out: Output) -> int:
     """Follow a session live.
 
     The last messages first, then whatever happens, words as they are spoken, from any process. It ends when the
-    session ends, or with Ctrl-C. Following stops nothing.
+    session ends, with Ctrl-C, or when nobody reads its output any more. Following stops nothing.
 
     With --json, one object for each event, on a line of its own: `cursor`, `kind` ("entry" or "chunk"), `entry`,
     `message_id`, `text`, as `Session.follow()` has them. Joined by `message_id`, the texts give each message once.
@@ -43,7 +44,9 @@ def run(options: Any, out: Output) -> int:
         cursor = options.after
         if cursor is None:
             cursor = _back(session, options.n)
-        _print_events(session, session.follow(after=cursor), out)
+        if out.is_read:
+            with while_somebody_reads():
+                _print_events(session, session.follow(after=cursor), out)
     return DONE
 
 
