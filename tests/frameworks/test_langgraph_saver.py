@@ -18,6 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import Command, Send, interrupt
 from langgraph_graphs import agent, chat, run_apart, say, texts, thread
+from pages import example
 from typing_extensions import TypedDict
 
 import holdfast
@@ -386,3 +387,24 @@ def test_subgraphs_keep_steps_of_their_own_and_share_the_words(where: str) -> No
     spaces = {each.config["configurable"]["checkpoint_ns"] for each in saver.list(thread())}
     assert spaces == {"", "sub"}
     assert [text for _, text in words(saver)] == ["One.", "Inside."]
+
+
+def test_threads_of_another_saver_come_and_go_as_the_page_says(where: str, tmp_path: Path) -> None:
+    page: dict[str, Any] = {}
+    exec(example("langgraph.md", "def bring_over"), page)
+    with SqliteSaver.from_conn_string(str(tmp_path / "theirs.db")) as theirs:
+        for text in ("one", "two"):
+            chat(theirs).invoke(say(text), thread())
+        expected = chat(theirs).get_state(thread())
+        saver = HoldfastSaver(where)
+        for _ in range(2):
+            page["bring_over"](theirs, saver, "t")
+        found = chat(saver).get_state(thread())
+        assert found.values == expected.values
+        assert (found.next, found.metadata) == (expected.next, expected.metadata)
+        assert [text for _, text in words(saver)] == texts(expected.values["messages"])
+    with SqliteSaver.from_conn_string(str(tmp_path / "back.db")) as back:
+        page["bring_over"](saver, back, "t")
+        assert chat(back).get_state(thread()).values == expected.values
+    chat(saver).invoke(say("three"), thread())
+    assert len(chat(saver).get_state(thread()).values["messages"]) == 6

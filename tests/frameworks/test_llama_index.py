@@ -10,6 +10,8 @@ from llama_index.core.base.llms.types import ThinkingBlock, ToolCallBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage, ImageBlock, MockLLM, TextBlock
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.storage.chat_store import SimpleChatStore
+from pages import example
 
 import holdfast
 from holdfast.adapters.llama_index import HoldfastChatStore
@@ -213,3 +215,42 @@ def test_a_message_that_somebody_else_has_said_is_there_in_words(where: str) -> 
         chats = HoldfastChatStore(store)
         chats.session("a").append("from elsewhere")
         assert [each.content for each in chats.get_messages("a")] == ["from elsewhere"]
+
+
+def test_another_store_is_taken_over_and_back_as_the_page_says(where: str) -> None:
+    theirs = SimpleChatStore()
+    theirs.set_messages("one", SAMPLES)
+    theirs.set_messages("two", SAMPLES[:2])
+    chats = HoldfastChatStore(where)
+    code = example("llama-index.md", "old.get_keys()")
+    for _ in range(2):
+        exec(code, {"chats": chats, "old": theirs})
+    assert {key: chats.get_messages(key) for key in chats.get_keys()} == theirs.store
+    assert len(list(chats.session("one").transcript())) == len(SAMPLES)
+    back = SimpleChatStore()
+    exec(code, {"chats": back, "old": chats})
+    assert back.store == theirs.store
+
+
+def test_two_processes_add_to_one_key(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    script = f"""
+        from llama_index.core.llms import ChatMessage
+        from holdfast.adapters.llama_index import HoldfastChatStore
+        chats = HoldfastChatStore({place!r})
+        say("ready")
+        name = hear()
+        for number in range(20):
+            chats.add_message("a", ChatMessage(role="user", content=f"{{name}} {{number}}"))
+    """
+    with child(script) as one, child(script) as two:
+        for process, name in ((one, "one"), (two, "two")):
+            process.wait_for("ready")
+            process.tell(name)
+        one.end()
+        two.end()
+    said = [message.content for message in HoldfastChatStore(place).get_messages("a")]
+    assert len(said) == 40
+    for name in ("one", "two"):
+        own = [text for text in said if text.startswith(name)]
+        assert own == [f"{name} {number}" for number in range(20)]

@@ -24,6 +24,7 @@ from holdfast.runtime.turns.turn_block import Block
 from holdfast.testing import oracle
 from interrupting import Interrupt, points
 from looking import ends, other_handle
+from torn_ticket import TornTicket
 
 STEP, STEP_ON_LOOP = 17, 67
 CALL = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
@@ -280,21 +281,6 @@ def _elsewhere(work):
     other.start()
     other.join(10)
     return other, found
-
-
-class TornTicket:
-    """A commit that was done, and whose caller gets Ctrl-C instead of hearing of it."""
-
-    def __init__(self, ticket):
-        self._ticket = ticket
-
-    @property
-    def done(self):
-        return self._ticket.done
-
-    def result(self):
-        self._ticket.result()
-        raise KeyboardInterrupt
 
 
 def test_a_turn_whose_start_was_interrupted_is_let_go_of_though_the_error_is_kept(path):

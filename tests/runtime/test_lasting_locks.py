@@ -15,6 +15,7 @@ import holdfast
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.open_store import OpenStore
 from looking import ends
+from torn_ticket import TornTicket
 
 LIMIT_S = 20.0
 
@@ -109,21 +110,6 @@ def test_a_turn_that_somebody_waits_for_does_not_start_while_the_store_is_closed
         assert session.info().running is None
         with session.turn("next", on_busy="refuse") as turn:
             turn.say("well")
-
-
-class TornTicket:
-    """A commit that was done, and whose caller gets Ctrl-C instead of hearing of it."""
-
-    def __init__(self, ticket):
-        self._ticket = ticket
-
-    @property
-    def done(self):
-        return self._ticket.done
-
-    def result(self):
-        self._ticket.result()
-        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -2,5 +2,5 @@
 words: the tests kill it, and judge its next request.
 """
 
-INSTALL = ["claude-agent-sdk>=0.2.100", "trio"]
+INSTALL = ["claude-agent-sdk>=0.2.182", "trio"]
 TESTS = ["tests/frameworks/claude_agent"]

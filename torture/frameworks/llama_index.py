@@ -2,5 +2,5 @@
 it to kill but whole messages. The tests do that.
 """
 
-INSTALL = ["llama-index-core>=0.14"]
+INSTALL = ["llama-index-core>=0.14.25"]
 TESTS = ["tests/frameworks/test_llama_index.py"]

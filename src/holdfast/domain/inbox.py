@@ -8,7 +8,7 @@ can tell, and a copy that ends at such a point needs it.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.entry import Entry, note_of, opened_of
 
 
 class Inbox:
@@ -58,7 +58,7 @@ class Inbox:
         """A session that shares the past of another begins here: what waits there is answered
         there.
         """
-        if note_of("opened", entry.note).parent is not None:
+        if opened_of(entry).parent is not None:
             self.waiting.clear()
             self._taken.clear()
 
