@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,7 @@ import pytest
 
 import holdfast
 import namespaces
-from commanding import LIMIT_S, as_nobody, command, process, started, surroundings
+from commanding import LIMIT_S, SOURCE, as_nobody, command, process, started, surroundings
 
 STRANGERS = ("notes.jsonl", "closed.db", "open.db")
 
@@ -151,3 +152,29 @@ def test_a_store_in_a_folder_that_is_only_read_can_be_copied(path: Path, tmp_pat
         theirs.chmod(0o700)
     with holdfast.open(tmp_path / "mine.db") as store:
         assert len(list(store.session("k", create=False).transcript())) == 6
+
+
+INTERRUPTED_WHILE_LOADING = """
+import importlib, os, signal, sys
+
+wanted, entry = sys.argv[1:]
+del sys.argv[1:]
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupter())
+module, _, name = entry.partition(":")
+sys.exit(getattr(importlib.import_module(module), name)())
+"""
+
+
+@pytest.mark.parametrize("loaded", ["holdfast", "holdfast.domain.entry", "holdfast.cli.output"])
+def test_ctrl_c_while_the_command_loads_ends_it_quietly(loaded: str) -> None:
+    entry = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())["project"]["scripts"]
+    line = [sys.executable, "-c", INTERRUPTED_WHILE_LOADING, loaded, entry["holdfast"]]
+    done = subprocess.run(line, env=surroundings(), capture_output=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

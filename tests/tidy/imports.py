@@ -20,6 +20,7 @@ LAYERS = [
     {"exporters"},
     {"server", "adapters", "testing"},
     {"cli", "__main__"},
+    {"holdfast_command"},
 ]
 HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 STRANGERS = [("holdfast.engine.sqlite", "holdfast.engine.postgres")]
