@@ -24,6 +24,7 @@ _OWN = {
     "openai.chat": ("holdfast.formats.openai.chat", "OpenAIChat"),
     "openai.responses": ("holdfast.formats.openai.responses", "OpenAIResponses"),
     "openviking": ("holdfast.formats.openviking", "OpenViking"),
+    "strands": ("holdfast.formats.frameworks.strands", "Strands"),
 }
 
 _formats: dict[str, Format] = {}

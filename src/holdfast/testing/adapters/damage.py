@@ -12,12 +12,12 @@ import holdfast
 _HERE = "session = (SELECT n FROM session WHERE id = ?) AND seq = ?"
 
 
-def spoil_last_message(where: str) -> str:
-    """Spoils the last message that anybody has said in the store at this place, and gives what it
-    said, as JSON.
+def spoil_last_message(where: str, key: str | None = None) -> str:
+    """Spoils the last message that anybody has said in the store at this place, or in the session
+    of a key, and gives what it said, as JSON.
     """
     with holdfast.open(where) as store:
-        session = store.get(store.sessions(limit=1)[0].id)
+        session = store.get(store.sessions(key=key, limit=1)[0].id)
         last = list(session.transcript())[-1]
     if "://" in where:
         _spoil_in_postgres(where, session.id, last.seq)
