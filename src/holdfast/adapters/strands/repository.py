@@ -20,7 +20,11 @@ from holdfast.adapters.framework import (
     sessions_under,
     store_of,
 )
-from holdfast.adapters.strands.conversation import Conversation, Listed, Record
+from holdfast.adapters.strands.agent_messages import (
+    AgentMessages,
+    ListedMessage,
+    Record,
+)
 from holdfast.adapters.strands.records import Handles, Records, plain
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument
@@ -205,15 +209,15 @@ class HoldfastRepository(SessionRepository):
             raise SessionException(f"{said} does not exist")
         self._records.update(key, "multi_agent", multi_agent.serialize_state())
 
-    def conversation(self, session_id: str, agent_id: str) -> Conversation | None:
+    def conversation(self, session_id: str, agent_id: str) -> AgentMessages | None:
         """An agent's messages, if the session has that agent; `.session` is the session of
         Holdfast's that they are in.
         """
         names = _name(session_id, "session_id"), _name(agent_id, "agent_id")
         found = self._handles.find(key_of(NAME, *names))
-        return None if found is None else Conversation(found)
+        return None if found is None else AgentMessages(found)
 
-    def _open(self, session_id: str, agent_id: str) -> Conversation:
+    def _open(self, session_id: str, agent_id: str) -> AgentMessages:
         found = self.conversation(session_id, agent_id)
         if found is None:
             raise _no_agent(session_id, agent_id)
@@ -238,7 +242,7 @@ class HoldfastRepository(SessionRepository):
         return key_of(MULTI, *names)
 
 
-def _session_message(listed: Listed) -> SessionMessage:
+def _session_message(listed: ListedMessage) -> SessionMessage:
     message: SessionMessage = SessionMessage.from_dict(listed.record)
     return message
 

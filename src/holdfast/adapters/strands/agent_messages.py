@@ -27,14 +27,14 @@ Record = dict[str, Any]
 """What Strands keeps of a message: `SessionMessage.to_dict()`."""
 
 
-class Listed(NamedTuple):
+class ListedMessage(NamedTuple):
     """A message in its place, and the record of it."""
 
     seen: StoredMessage
     record: Record
 
 
-class Conversation:
+class AgentMessages:
     """An agent's messages. Cheap to make: what was read is remembered by the session's handle."""
 
     def __init__(self, session: Session) -> None:
@@ -45,18 +45,18 @@ class Conversation:
         """The ids of all messages in the list."""
         return [seen.id for seen in self._standing()]
 
-    def listed(self, limit: int | None = None, offset: int = 0) -> list[Listed]:
+    def listed(self, limit: int | None = None, offset: int = 0) -> list[ListedMessage]:
         """So many messages from this place on."""
         end = None if limit is None else offset + limit
-        found: list[Listed] = []
+        found: list[ListedMessage] = []
         for place, seen in enumerate(self._standing()[offset:end], offset):
             record = self._record(seen)
             last = found[-1].record["message_id"] if found else -1
             record["message_id"] = _number(record, place, last)
-            found.append(Listed(seen, record))
+            found.append(ListedMessage(seen, record))
         return found
 
-    def find(self, message_id: int, tracking_id: Any = None) -> Listed | None:
+    def find(self, message_id: int, tracking_id: Any = None) -> ListedMessage | None:
         """The message of this number. Two processes may have given one number to two messages; then
         the one with this tracking id is meant.
         """
@@ -77,7 +77,7 @@ class Conversation:
                 numbered = listed
         return marked or numbered
 
-    def _all(self) -> Iterator[Listed]:
+    def _all(self) -> Iterator[ListedMessage]:
         # Only read when it is needed.
         yield from self.listed()
 
