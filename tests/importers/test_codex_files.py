@@ -227,3 +227,13 @@ def test_lines_of_a_type_that_nobody_knows_are_counted(tmp_path):
     assert [len(list(story.lines)) for story in shelf.sessions()] == [2]
     assert shelf.not_examined() == {"telepathy": 2}
     shelf.close()
+
+
+def test_a_session_is_called_by_what_was_asked_first(tmp_path):
+    aside = user("# AGENTS.md instructions for /orchard")
+    both = context()
+    both["content"].append({"type": "input_text", "text": "Prune the\npear trees."})
+    path = rollout(tmp_path, "old", aside, context(), both, say("Done."))
+    brought(tmp_path, path, "old")
+    with holdfast.open(tmp_path / "store.db") as store:
+        assert [listed.title for listed in store.sessions()] == ["Prune the pear trees."]

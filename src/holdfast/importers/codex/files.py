@@ -49,16 +49,19 @@ _CONTEXT = (
 _OBJECTS = (b"{",)
 # Among so many objects at the beginning of a file is what it says of its session.
 META_MAX = 100
+TITLE_MAX = 200
 _NAME = re.compile(r"[0-9A-Za-z-]{8,64}")
 
 
 class Rollout:
     """One file, gone through once: what it says of its session, and which of its lines are left.
-    `cut` is the ordinal from which on the thread goes on elsewhere.
+    Its `title` is the first thing that somebody asked. `cut` is the ordinal from which on the
+    thread goes on elsewhere.
     """
 
     def __init__(self, path: Path, *, cut: int | None = None) -> None:
         self.meta: JsonObject = {}
+        self.title: str | None = None
         self.left: set[int] = set()
         self.unknown: Counter[str] = Counter()
         self._ordinals = array("q")
@@ -80,6 +83,8 @@ class Rollout:
         elif kind in ("response_item", "compacted"):
             if is_prompt(payload):
                 self._turns.append([])
+                if self.title is None:
+                    self.title = _asked(payload)
             # What stands before the first prompt belongs to no turn, and no rollback takes it.
             if self._turns and kind == "response_item":
                 self._turns[-1].append(number)
@@ -142,10 +147,18 @@ def is_prompt(item: JsonObject) -> bool:
     if item.get("type") != "message" or item.get("role") != "user":
         return False
     texts = texts_of(item)
-    for text in texts:
-        if not isinstance(text, str) or not text.lstrip().startswith(_CONTEXT):
-            return True
-    return not texts
+    return not texts or not all(_is_context(text) for text in texts)
+
+
+def _is_context(text: Any) -> bool:
+    return isinstance(text, str) and text.lstrip().startswith(_CONTEXT)
+
+
+def _asked(prompt: JsonObject) -> str | None:
+    for text in texts_of(prompt):
+        if isinstance(text, str) and text.strip() and not _is_context(text):
+            return text.strip()[:TITLE_MAX]
+    return None
 
 
 def texts_of(item: JsonObject) -> list[Any]:

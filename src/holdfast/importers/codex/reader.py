@@ -108,6 +108,7 @@ class CodexReader(FileReader):
                 id=id,
                 place=self.path,
                 lines=(),
+                title=parts[0].rollout.title,
                 opened_at=milliseconds(meta.get("timestamp")),
                 instructions=_instructions(meta),
                 parent=parent,
