@@ -70,15 +70,15 @@ def talk(store, monkeypatch):
     return talk
 
 
-def lines_of(act, handle):
-    count = Interrupt(only=WHERE_IT_IS_KEPT)
+def lines_of(act, handle, only=WHERE_IT_IS_KEPT):
+    count = Interrupt(only=only)
     with count:
         act(handle)
     return count.lines
 
 
-def interrupted(act, handle, at):
-    point = Interrupt(at=at, only=WHERE_IT_IS_KEPT)
+def interrupted(act, handle, at, only=WHERE_IT_IS_KEPT):
+    point = Interrupt(at=at, only=only)
     with contextlib.suppress(KeyboardInterrupt), point:
         act(handle)
     assert point.reached
@@ -99,6 +99,19 @@ def test_a_first_reading_that_was_interrupted_anywhere_leaves_nothing_half_read(
         handle = asked_before(store.session("k"), index)
         where = interrupted(act, handle, at)
         assert seen(handle) == expected, where
+
+
+def test_a_context_that_was_interrupted_at_any_line_as_it_was_made_is_made_anew(store):
+    """The few lines that make one are all tried: what is kept of it grows in two of them."""
+    session = store.session("k")
+    session.append_all(["q", {"role": "assistant", "content": "a"}] * 3)
+    session.append_all(["q", CALL, OUTCOME, {"role": "assistant", "content": "well"}, "q"])
+    whole = list(session.context())
+    making = ("runtime/live/context.py",)
+    for at in range(1, lines_of(ACTS[1], store.session("k"), making) + 1):
+        handle = store.session("k")
+        where = interrupted(ACTS[1], handle, at, making)
+        assert list(handle.context()) == whole, where
 
 
 @pytest.mark.slow
