@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.entry import Labelled
 from holdfast.domain.message import Spoken
+from holdfast.domain.repair import StoredMessage
 from holdfast.engine.protocol import Commit, Refused, SessionState, Write
 from holdfast.errors import BadArgument
 from holdfast.runtime.aio import AsyncSession, AsyncStore
@@ -90,15 +91,20 @@ def standing(session: Session) -> list[Message]:
     rewound or compacted away is not in it, and nothing is repaired.
     """
     log = session._log
-    folded = log.log()
-    with log.lock:
-        seen = [log.with_payload(each) for each in folded.visible]
     labels = log.labels()
     found = []
-    for each in seen:
-        name = log.turn_name(each.turn)
-        found.append(Message(each, turn=name, labels={**labels.get(each.id, {})}))
+    for seen in stored(session):
+        name = log.turn_name(seen.turn)
+        found.append(Message(seen, turn=name, labels={**labels.get(seen.id, {})}))
     return found
+
+
+def stored(session: Session) -> list[StoredMessage]:
+    """What `standing` gives, without labels: for those who load long histories often."""
+    log = session._log
+    folded = log.log()
+    with log.lock:
+        return [log.with_payload(seen) for seen in folded.visible]
 
 
 def asynchronous(session: Session) -> AsyncSession:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.domain.message import thaw
+from holdfast.domain.repair import StoredMessage
 from holdfast.runtime.live.message import Message
 
 Item = Any
@@ -13,15 +15,26 @@ _ANSWERS = ("function_call_output", "custom_tool_call_output", "computer_call_ou
 _CALLS = ("function_call", "custom_tool_call", "computer_call")
 
 
-def items_of(message: Message, payload: Any) -> list[Item]:
+def payload_of(seen: StoredMessage) -> Any:
+    """The payload of a message; None when it was erased or can't be read."""
+    if seen.note.erased or seen.note.origin == "unreadable":
+        return None
+    try:
+        return thaw(seen.body)
+    except Exception:  # whatever it is that damaged bytes cause
+        return None
+
+
+def items_of(seen: StoredMessage, payload: Any) -> list[Item]:
     """The items of one message, with this payload: one, or those of a whole response."""
     if payload is None:
         # It was erased, or can't be read: its place says so, and the others stay as they are.
+        message = Message(seen, turn=None)
         role = message.role if message.role in ("user", "assistant") else "assistant"
         return [{"role": role, "content": message.text}]
     if not isinstance(payload, list):
         return [payload]
-    return _whole(payload) if message.state == "partial" else payload
+    return _whole(payload) if seen.note.partial else payload
 
 
 def _whole(items: list[Item]) -> list[Item]:

@@ -16,13 +16,14 @@ from holdfast.adapters.framework import (
     GivenStore,
     asynchronous,
     key_of,
-    standing,
     store_of,
+    stored,
 )
 from holdfast.adapters.openai_agents.items import (
     Item,
     closed,
     items_of,
+    payload_of,
     unanswered,
     without_strays,
 )
@@ -30,7 +31,6 @@ from holdfast.adapters.openai_agents.run import FORMAT, StreamedRun
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Usage
 from holdfast.errors import BadArgument
-from holdfast.runtime.live.message import Message
 from holdfast.runtime.session import Session
 
 try:
@@ -104,7 +104,7 @@ class HoldfastSession:
             if found is None:
                 return None
             message, items = found
-            await asynchronous(session).label(message.id, visible_to_model=False)
+            await asynchronous(session).label(message, visible_to_model=False)
             if items:
                 # A response of several items stands again without its last one.
                 if items[:-1]:
@@ -243,12 +243,14 @@ def _items(session: Session) -> list[Item]:
     """What stands in a session, as items."""
     items: list[Item] = []
     is_damaged, in_turns = False, False
-    for message in standing(session):
-        # Once: each look at a payload reads its bytes again.
-        payload = message.payload
+    for seen in stored(session):
+        payload = payload_of(seen)
         is_damaged = is_damaged or payload is None
-        in_turns = in_turns or message.turn is not None
-        items += items_of(message, payload)
+        in_turns = in_turns or seen.turn is not None
+        if type(payload) is dict:
+            items.append(payload)  # as nearly all are
+        else:
+            items += items_of(seen, payload)
     # A call that was stored outside a turn is its caller's: it may be answered any time.
     if in_turns and unanswered(items):
         unknown = []
@@ -259,14 +261,14 @@ def _items(session: Session) -> list[Item]:
     return without_strays(items) if is_damaged else items
 
 
-def _last(session: Session) -> tuple[Message, list[Item]] | None:
-    """The last message that stands, and its items; none when it can't be read."""
-    messages = standing(session)
+def _last(session: Session) -> tuple[str, list[Item]] | None:
+    """The id of the last message that stands, and its items; none when it can't be read."""
+    messages = stored(session)
     if not messages:
         return None
     last = messages[-1]
-    payload = last.payload
-    return last, [] if payload is None else items_of(last, payload)
+    payload = payload_of(last)
+    return last.id, [] if payload is None else items_of(last, payload)
 
 
 def _calls(interruptions: list[Any]) -> list[tuple[str, str, Any]]:
