@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 APART: list[str] = [
+    "test_agent_framework*",
     "test_langchain*",
     "test_langgraph*",
     "test_llama_index*",

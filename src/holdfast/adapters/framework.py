@@ -9,6 +9,7 @@ calls may come from any thread, and for asyncio drives the same plans on the loo
 import os
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -110,6 +111,24 @@ def stored(session: Session) -> list[StoredMessage]:
 def asynchronous(session: Session) -> AsyncSession:
     """The same session for asyncio: it knows what the other has read."""
     return AsyncSession(session._log)
+
+
+class KnownSessions:
+    """Handles that have read their sessions before: what was read once is not read again."""
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._handles: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def remember(self, found: Session) -> Session:
+        """The handle that has read this session before, if there is one."""
+        with self._lock:
+            known = self._handles.setdefault(found.id, found)
+            self._handles.move_to_end(found.id)
+            if len(self._handles) > self._most:
+                self._handles.popitem(last=False)
+        return known
 
 
 class Named(NamedTuple):

@@ -10,13 +10,12 @@ Each key is a session. What LlamaIndex takes out of a key's list leaves the view
 transcript.
 """
 
-from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from threading import Lock
 from typing import Any
 
 from holdfast.adapters.framework import (
     GivenStore,
+    KnownSessions,
     asynchronous,
     key_of,
     missing,
@@ -40,8 +39,6 @@ except ImportError as error:
 
 FORMAT = "llama_index"
 WHOLE = "the chat engine stores the whole answer"
-HANDLES_MAX = 256
-"""So many sessions are remembered as far as they were read."""
 
 
 class HoldfastChatStore(BaseChatStore):
@@ -50,8 +47,7 @@ class HoldfastChatStore(BaseChatStore):
     """
 
     _store: Store = PrivateAttr()
-    _handles: "OrderedDict[str, Session]" = PrivateAttr(default_factory=OrderedDict)
-    _lock: Any = PrivateAttr(default_factory=Lock)
+    _known: KnownSessions = PrivateAttr(default_factory=KnownSessions)
 
     def __init__(self, store: GivenStore, **fields: Any) -> None:
         opened = store_of(store)
@@ -64,7 +60,7 @@ class HoldfastChatStore(BaseChatStore):
 
     def session(self, key: str) -> Session:
         """The session that holds this key's messages, made if there is none."""
-        return self._known(self._store.session(_key(key)))
+        return self._known.remember(self._store.session(_key(key)))
 
     def stream(self, key: str, pieces: Iterable[str]) -> Iterator[str]:
         """The pieces of a streamed answer, each handed on once it is durable: for
@@ -141,16 +137,8 @@ class HoldfastChatStore(BaseChatStore):
             found = self._store.session(_key(key), create=False)
         except NotFound:
             return None
-        return None if found.info().state == "ended" else self._known(found)
-
-    def _known(self, found: Session) -> Session:
-        """The handle that has read this session before, if there is one."""
-        with self._lock:
-            known = self._handles.setdefault(found.id, found)
-            self._handles.move_to_end(found.id)
-            if len(self._handles) > HANDLES_MAX:
-                self._handles.popitem(last=False)
-        return known
+        has_ended = found.info().state == "ended"
+        return None if has_ended else self._known.remember(found)
 
     def _said(self, session: Session | None) -> list[ChatMessage]:
         found = _standing(session) if session is not None else []

@@ -14,6 +14,10 @@ __all__ = ["get", "is_known", "known", "plain", "read", "register"]
 
 _OWN = {
     "acp": ("holdfast.formats.acp.messages", "Acp"),
+    "agent_framework": (
+        "holdfast.formats.frameworks.agent_framework",
+        "AgentFramework",
+    ),
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "claude.code": ("holdfast.formats.anthropic.claude_code", "ClaudeCode"),
     "goose": ("holdfast.formats.goose", "Goose"),

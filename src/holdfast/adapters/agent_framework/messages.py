@@ -1,0 +1,144 @@
+"""Between the framework's messages and what is stored of them."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from agent_framework import Message
+
+from holdfast.adapters.framework import Named
+from holdfast.domain.arguments import kind_of
+from holdfast.domain.message import freeze
+from holdfast.errors import BadArgument
+from holdfast.formats.frameworks.agent_framework import NAME
+from holdfast.formats.reading import NOT_JSON, fields, parsed, text
+from holdfast.runtime.live.message import Message as Stored
+
+Payload = dict[str, Any]
+
+UNKNOWN = "interrupted: the outcome of this call is unknown"
+
+
+def payloads_of(messages: Any) -> list[Payload]:
+    """Messages as they are stored; `BadArgument` when there is something else among them."""
+    if isinstance(messages, str | Message) or not isinstance(messages, Iterable):
+        takes = "a list of messages"
+        raise BadArgument(parameter="messages", takes=takes, given=kind_of(messages))
+    found = []
+    for message in messages:
+        if not isinstance(message, Message):
+            takes = "messages of the Agent Framework"
+            given = kind_of(message)
+            raise BadArgument(parameter="messages", takes=takes, given=given)
+        found.append(message.to_dict())
+    return found
+
+
+def named(payloads: Sequence[Payload], event_id: str | None) -> list[Named]:
+    """These messages, each under the name by which it is known when it comes again. Inputs mostly
+    have no id: their name is how far they stand before a message that has one.
+    """
+    names: list[str | None] = [None] * len(payloads)
+    near, distance = event_id, 0
+    for place in range(len(payloads) - 1, -1, -1):
+        payload = payloads[place]
+        if text(payload.get("message_id")):
+            near, distance = payload["message_id"], 0
+        if near is not None:
+            # Ids are the provider's, and may come again for something else.
+            said = hashlib.sha256(freeze(payload)).hexdigest()
+            names[place] = f"{near}/{distance}/{said}"
+        distance += 1
+    return [Named(payload, name) for payload, name in zip(payloads, names, strict=True)]
+
+
+def restored(stored: Iterable[Stored], unsettled: Any) -> list[Message]:
+    """What stands in a session, as the framework's messages. `unsettled` gives the names of turns
+    that were cut off: a call of theirs without a result has one that says so.
+    """
+    payloads: list[tuple[Payload, str | None]] = []
+    is_damaged = False
+    for message in stored:
+        payload = message.payload
+        if message.format != NAME or not isinstance(payload, dict):
+            # Said by another program, erased or damaged: its words are what is left.
+            is_damaged = is_damaged or payload is None
+            payload = _in_words(message)
+        elif message.state == "partial":
+            payload = _sendable(payload)
+        payloads.append((payload, message.turn))
+    found = [payload for payload, _ in _closed(payloads, unsettled)]
+    if is_damaged:
+        found = _without_strays(found)
+    return [Message.from_dict(payload) for payload in found if payload["contents"]]
+
+
+def _in_words(message: Stored) -> Payload:
+    role = message.role if message.role != "tool" else "assistant"
+    return {"role": role, "contents": [{"type": "text", "text": message.text}]}
+
+
+def _sendable(payload: Payload) -> Payload:
+    """What may be sent again of a message that was cut: its words and its whole calls, not thoughts
+    that led to nothing.
+    """
+    kept = []
+    for content in payload["contents"]:
+        kind = content.get("type")
+        if kind == "text_reasoning":
+            continue
+        if kind == "function_call":
+            arguments = content.get("arguments")
+            if isinstance(arguments, str) and parsed(arguments) is NOT_JSON:
+                continue
+        kept.append(content)
+    return {**payload, "contents": kept}
+
+
+def _closed(
+    payloads: list[tuple[Payload, str | None]], unsettled: Any
+) -> Iterator[tuple[Payload, str | None]]:
+    answered = set()
+    for payload, _ in payloads:
+        answered.update(_ids(payload, "function_result"))
+    cut_off: Any = None
+    for payload, turn in payloads:
+        yield payload, turn
+        calls = [
+            each for each in _ids(payload, "function_call") if each not in answered
+        ]
+        if not calls or turn is None:
+            continue
+        if cut_off is None:
+            cut_off = unsettled()
+        if turn in cut_off:
+            results = []
+            for call_id in calls:
+                result = {"type": "function_result", "call_id": call_id}
+                results.append({**result, "result": UNKNOWN})
+            yield {"role": "tool", "contents": results}, turn
+
+
+def _without_strays(payloads: list[Payload]) -> list[Payload]:
+    """These messages without results whose call is not there: it was in what can't be read."""
+    calls = set()
+    for payload in payloads:
+        calls.update(_ids(payload, "function_call"))
+    found = []
+    for payload in payloads:
+        kept = []
+        for content in payload["contents"]:
+            is_result = fields(content).get("type") == "function_result"
+            if not is_result or content.get("call_id") in calls:
+                kept.append(content)
+        found.append({**payload, "contents": kept})
+    return found
+
+
+def _ids(payload: Payload, kind: str) -> list[str]:
+    found = []
+    for content in payload["contents"]:
+        said = fields(content)
+        if said.get("type") == kind and said.get("informational_only") is not True:
+            found.append(text(said.get("call_id")))
+    return found
