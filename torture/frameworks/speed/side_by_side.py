@@ -1,0 +1,82 @@
+"""Turns, loads and bytes of a framework's own store and of ours, in one run.
+
+Runs in the environment of the framework. Both are measured in turns, several times, and the median of each is
+printed: the machine is the same for both, and their ratio is what counts.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+ROUNDS = 5
+ASKED = "How are the rows? " * 6
+SAID = "They are wet. " * 8
+MEASURED = (
+    "turns/s, 1 session",
+    "turns/s, 64 sessions",
+    "load of 1,000 messages, ms",
+    "kB on disk",
+)
+
+
+class MeasuredSession(Protocol):
+    """A session in a store: what a framework's runner does with it."""
+
+    async def turn(self) -> None:
+        """Stores a prompt and its answer, in as many steps as the runner does."""
+        ...
+
+    async def fill(self, turns: int) -> None:
+        """Stores so many turns, in as few steps as the store allows."""
+        ...
+
+    async def load(self) -> int:
+        """Loads the session as the runner does before a run; how many messages it has."""
+        ...
+
+
+Made = Callable[[str, Path], MeasuredSession]
+
+
+def compare(own: Made, ours: Made) -> None:
+    """Prints the table."""
+    found: dict[str, list[list[float]]] = {"own": [], "holdfast": []}
+    for _ in range(ROUNDS):
+        for name, make in (("own", own), ("holdfast", ours)):
+            with tempfile.TemporaryDirectory() as folder:
+                found[name].append(asyncio.run(_measured(make, Path(folder))))
+    print(f"{'':<28}{'own':>10}{'holdfast':>10}{'ratio':>8}")
+    for place, what in enumerate(MEASURED):
+        theirs, our = (
+            statistics.median(round[place] for round in rounds) for rounds in found.values()
+        )
+        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{our / theirs:>8.2f}")
+
+
+async def _measured(make: Made, folder: Path) -> list[float]:
+    """One round: each number in the order of `MEASURED`."""
+    alone = await _turns([make("alone", folder)], 150)
+    many = await _turns([make(f"session {number}", folder) for number in range(64)], 6)
+    await make("long", folder).fill(500)
+    fresh = make("long", folder)
+    started = time.perf_counter()
+    assert await fresh.load() == 1000
+    took = time.perf_counter() - started
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return [alone, many, took * 1000, size / 1000]
+
+
+async def _turns(sessions: list[MeasuredSession], count: int) -> float:
+    """Turns a second."""
+
+    async def one(session: MeasuredSession) -> None:
+        for _ in range(count):
+            await session.turn()
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(session) for session in sessions))
+    return len(sessions) * count / (time.perf_counter() - started)
