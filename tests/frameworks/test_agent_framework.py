@@ -259,8 +259,7 @@ def test_what_was_shown_before_a_kill_is_what_the_next_model_is_told(
     script = f"""
         import asyncio
         from agent_framework import Agent
-        from agent_framework.exceptions import ChatClientException
-from agent_framework.openai import OpenAIChatCompletionClient
+        from agent_framework.openai import OpenAIChatCompletionClient
         from openai import AsyncOpenAI
         from holdfast.adapters.agent_framework import HoldfastHistoryProvider
         async def run():
