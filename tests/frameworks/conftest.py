@@ -30,4 +30,4 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 # These need a framework that the ordinary run does not have; they are run by name, in an environment that has it.
-collect_ignore = ["claude_agent", "strands_agents"]
+collect_ignore = ["adk", "claude_agent", "strands_agents"]

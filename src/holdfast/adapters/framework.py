@@ -191,6 +191,15 @@ def _known(log: SessionLog, event: tuple[str, str]) -> bool:
     return log.engine.accepted(*event) is not None
 
 
+def uuid_of(raw: bytes) -> str:
+    """The first sixteen of these bytes, as a uuid is written."""
+    words = raw[:16].hex()
+    # The marks of a random uuid, which some readers look for.
+    words = f"{words[:12]}4{words[13:16]}8{words[17:]}"
+    parts = words[:8], words[8:12], words[12:16], words[16:20], words[20:]
+    return "-".join(parts)
+
+
 def missing(module: str, extra: str) -> ImportError:
     """The error for a framework that is not there: how it is installed."""
     line = f"pip install 'holdfast[{extra}]'"

@@ -18,6 +18,7 @@ _OWN = {
         "holdfast.formats.frameworks.agent_framework",
         "AgentFramework",
     ),
+    "adk": ("holdfast.formats.frameworks.adk", "Adk"),
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "claude.code": ("holdfast.formats.anthropic.claude_code", "ClaudeCode"),
     "goose": ("holdfast.formats.goose", "Goose"),

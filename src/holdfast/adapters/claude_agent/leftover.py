@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from holdfast.adapters.framework import uuid_of
 from holdfast.domain.repair import INTERRUPTED
 from holdfast.formats.anthropic.claude_code import message_of
 from holdfast.runtime.live.message import Message
@@ -142,15 +143,6 @@ class _Chain:
         }
         self._parent = made["uuid"]
         return made
-
-
-def uuid_of(raw: bytes) -> str:
-    """Sixteen of these bytes as Claude Code writes a uuid."""
-    words = raw[:16].hex()
-    # The marks of a random uuid, which some readers look for.
-    words = f"{words[:12]}4{words[13:16]}8{words[17:]}"
-    parts = words[:8], words[8:12], words[12:16], words[16:20], words[20:]
-    return "-".join(parts)
 
 
 def _blocks(content: Any) -> list[Block]:

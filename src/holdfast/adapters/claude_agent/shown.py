@@ -20,14 +20,14 @@ from claude_agent_sdk import (
     project_key_for_directory,
 )
 
-from holdfast.adapters.claude_agent.leftover import left_over, uuid_of
+from holdfast.adapters.claude_agent.leftover import left_over
 from holdfast.adapters.claude_agent.lines import (
     SHOWN,
     TranscriptPlace,
     Transcripts,
     on_thread,
 )
-from holdfast.adapters.framework import key_of, names_of, sessions_under
+from holdfast.adapters.framework import key_of, names_of, sessions_under, uuid_of
 from holdfast.errors import NotFound, SessionBusy, SessionEnded
 from holdfast.formats.anthropic.claude_code import NAME
 from holdfast.runtime.session import Session

@@ -201,7 +201,7 @@ class Contexts:
         return kept, shaped
 
 
-_CONTENT = frozenset({str, list, type(None)})
+_CONTENT = frozenset({str, list, dict, type(None)})
 
 
 def _insist_on_messages(payloads: list[Any]) -> set[type]:
@@ -216,6 +216,8 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
     for payload in payloads:
         if type(payload) is dict:
             is_named = type(payload.get("role")) is str or "type" in payload
+            # An event of Google's kit names its author, and its content is an object.
+            is_named = is_named or "author" in payload
             if not is_named or type(payload.get("content")) not in _CONTENT:
                 raise Damaged(where="a payload", problem="it is no longer a message")
     return kinds
