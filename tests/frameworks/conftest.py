@@ -15,6 +15,7 @@ APART: list[str] = [
     "test_langgraph*",
     "test_llama_index*",
     "test_openai_agents*",
+    "test_pydantic_ai*",
 ]
 """Tests of frameworks that the ordinary run does not have."""
 

@@ -30,6 +30,7 @@ _OWN = {
     "openai.responses": ("holdfast.formats.openai.responses", "OpenAIResponses"),
     "openviking": ("holdfast.formats.openviking", "OpenViking"),
     "strands": ("holdfast.formats.frameworks.strands", "Strands"),
+    "pydantic_ai": ("holdfast.formats.frameworks.pydantic_ai", "PydanticAI"),
 }
 
 _formats: dict[str, Format] = {}

@@ -218,6 +218,8 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
             is_named = type(payload.get("role")) is str or "type" in payload
             # An event of Google's kit names its author, and its content is an object.
             is_named = is_named or "author" in payload
+            # Pydantic AI's messages are of a kind, and have parts.
+            is_named = is_named or "kind" in payload
             if not is_named or type(payload.get("content")) not in _CONTENT:
                 raise Damaged(where="a payload", problem="it is no longer a message")
     return kinds
