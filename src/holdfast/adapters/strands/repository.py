@@ -47,6 +47,8 @@ class HoldfastRepository(SessionRepository):
         self.store: Store = store_of(store)
         self._handles = Handles(self.store)
         self._records = Records(self._handles)
+        self.runs: dict[tuple[str, str], Any] = {}
+        """The invocations that store messages in turns of theirs, by session and agent."""
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """Begins a session; `SessionException` when there is one of this id."""
@@ -127,6 +129,10 @@ class HoldfastRepository(SessionRepository):
         time, is there already.
         """
         record = _record(session_message)
+        run_of_agent = self.runs.get((session_id, agent_id))
+        if run_of_agent is not None:
+            run_of_agent.add(record)
+            return
         conversation = self._open(session_id, agent_id)
         # Copies of a message have its tracking id, and are messages of their own.
         mark = record["message"].get("tracking_id") or session_message.created_at

@@ -1,0 +1,135 @@
+"""One invocation of an agent in a turn of Holdfast.
+
+The turn begins before the agent goes on from its history, and waits for the turns of other
+processes. The events of the model are stored as they come, each before the agent hands it on (I-5).
+Strands adds a message to its list when it is whole: that is the end of the stream which brought it,
+and what is stored then is Strands' own record.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+from holdfast.adapters.framework import asynchronous
+from holdfast.adapters.strands.agent_messages import AgentMessages, Record
+from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound
+from holdfast.formats.frameworks.strands import NAME, message_of
+from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.plans.plan import Plan, read, run
+from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.turns.running_turn import RunningTurn
+from holdfast.runtime.turns.start_turn import already
+from holdfast.runtime.turns.streams.push_stream import PushStream
+from holdfast.runtime.turns.turn_messages import add
+
+
+class AgentRun:
+    """An invocation that is running: its turn, and what the model is saying."""
+
+    def __init__(self, messages: AgentMessages, work: RunningTurn) -> None:
+        self.messages = messages
+        self._work = work
+        self._log = messages.session._log
+        self._stream: PushStream | None = None
+        self._failed: str | None = None
+        self._shown: list[str] = []
+        self.event_id: str | None = None
+
+    @classmethod
+    async def begin(cls, messages: AgentMessages, event_id: str | None) -> "AgentRun":
+        """Waits until no other turn of this session runs. An event that came before raises
+        `AlreadyAccepted`, and nothing is written.
+        """
+        if event_id is not None:
+            await arun(_refuse_known(messages, event_id))
+        session = asynchronous(messages.session)
+        # What waits in the inbox is for whoever asks for it.
+        turn = await session.turn(format=NAME, take=[])
+        self = cls(messages, turn._work)
+        self.event_id = event_id
+        return self
+
+    @property
+    def began_at(self) -> int:
+        """The seq of the entry that began its turn."""
+        return self._log.log().turns[self._work.number].seq
+
+    async def model_called(self) -> None:
+        """The model is asked, in this invocation perhaps again: what a failed attempt has shown
+        stays in the transcript, and leaves the model's view.
+        """
+        await self.model_left()
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            # It may have said nothing: then there is no message.
+            with suppress(NotFound):
+                session = asynchronous(self.messages.session)
+                await session.label(failed, visible_to_model=False)
+
+    async def push(self, chunk: Any) -> None:
+        """Returns when this event of the model is durable."""
+        if self._stream is None:
+            self._stream = PushStream(self._work, NAME)
+            self._shown.clear()
+        opened = self._stream._open
+        opened.begin(self._stream, chunk)
+        self._shown.append(await arun(opened.push(chunk)))
+
+    async def model_left(self) -> None:
+        """The model's stream has ended, and Strands has made no message of it."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._failed = stream.message_id
+            await arun(stream._open.leave())
+
+    @property
+    def shown(self) -> str:
+        """What was shown of the message that is being spoken."""
+        return "".join(self._shown)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether Strands has made messages of all that was said."""
+        return self._stream is None and self._failed is None
+
+    def add(self, record: Record) -> None:
+        """Stores a message of the invocation, from any thread."""
+        stream = self._stream
+        if stream is not None and message_of(record).get("role") == "assistant":
+            self._stream = None
+            # What was shown is in the journal; its whole message takes its place.
+            with stream._open.stream.lock:
+                stream._open.stream._assembly.fold([("done", 0, record)])
+            stream.close()
+        elif self.event_id is not None:
+            event_id, self.event_id = self.event_id, None
+            run(_accepted(self._work, record, event_id))
+        else:
+            run(add(self._work, record, NAME))
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Ends the turn, as leaving its block by this error would."""
+        work = self._work
+        try:
+            await arun(work.leave_block(error), deadline=work.deadline(error))
+        except HoldfastError:
+            if error is None:
+                raise
+        except BaseException:
+            work.hand_over()
+            raise
+
+
+def _accepted(work: RunningTurn, record: Record, event_id: str) -> Plan[None]:
+    """Stores the message that came in under its caller's name for it, in one commit."""
+    draft = work.session.message(speak(record, NAME), turn=work.number)
+    yield from work.write(draft, event=work.session.event(event_id))
+
+
+def _refuse_known(messages: AgentMessages, event_id: str) -> Plan[None]:
+    log = messages.session._log
+    scope = log.event(event_id)
+    assert scope is not None
+    known = yield from read(lambda: log.engine.accepted(*scope))
+    if known is not None:
+        told: AlreadyAccepted = yield from read(lambda: already(log, event_id, known))
+        raise told
