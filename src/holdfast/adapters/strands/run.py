@@ -33,6 +33,7 @@ class AgentRun:
         self._failed: str | None = None
         self._shown: list[str] = []
         self.event_id: str | None = None
+        """The caller's name for what is added next."""
 
     @classmethod
     async def begin(cls, messages: AgentMessages, event_id: str | None) -> "AgentRun":
@@ -45,7 +46,8 @@ class AgentRun:
         # What waits in the inbox is for whoever asks for it.
         turn = await session.turn(format=NAME, take=[])
         self = cls(messages, turn._work)
-        self.event_id = event_id
+        # Dropped with its agent, or on an event loop that was closed, it ends all the same.
+        turn._work.watch_block(self)
         return self
 
     @property
@@ -57,13 +59,15 @@ class AgentRun:
         """The model is asked, in this invocation perhaps again: what a failed attempt has shown
         stays in the transcript, and leaves the model's view.
         """
-        await self.model_left()
-        if self._failed is not None:
-            failed, self._failed = self._failed, None
-            # It may have said nothing: then there is no message.
-            with suppress(NotFound):
-                session = asynchronous(self.messages.session)
-                await session.label(failed, visible_to_model=False)
+        self.model_left()
+        if self._failed is None:
+            return
+        failed, self._failed = self._failed, None
+        await arun(self._work.close_left())
+        # It may have said nothing: then there is no message.
+        with suppress(NotFound):
+            session = asynchronous(self.messages.session)
+            await session.label(failed, visible_to_model=False)
 
     async def push(self, chunk: Any) -> None:
         """Returns when this event of the model is durable."""
@@ -74,12 +78,14 @@ class AgentRun:
         opened.begin(self._stream, chunk)
         self._shown.append(await arun(opened.push(chunk)))
 
-    async def model_left(self) -> None:
-        """The model's stream has ended, and Strands has made no message of it."""
+    def model_left(self) -> None:
+        """The model's stream has ended, and Strands has made no message of it. Nothing is waited for:
+        what it has said becomes a message with whatever the turn stores next.
+        """
         stream, self._stream = self._stream, None
         if stream is not None:
             self._failed = stream.message_id
-            await arun(stream._open.leave())
+            stream._open.stream.closed = True
 
     @property
     def shown(self) -> str:
@@ -106,9 +112,17 @@ class AgentRun:
         else:
             run(add(self._work, record, NAME))
 
+    def leave_later(self, error: BaseException | None) -> None:
+        """As `leave`, for one who can't wait for that."""
+        self._work.leave_later(error)
+
     async def leave(self, error: BaseException | None) -> None:
         """Ends the turn, as leaving its block by this error would."""
         work = self._work
+        if work.is_cut_loose(error):
+            # Nothing can be awaited by what is dropped: the keeper ends the turn.
+            work.leave_later(error)
+            return
         try:
             await arun(work.leave_block(error), deadline=work.deadline(error))
         except HoldfastError:

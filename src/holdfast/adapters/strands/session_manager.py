@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from strands.hooks import (
@@ -36,6 +37,7 @@ from holdfast.adapters.strands.run import AgentRun
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument, HoldfastError
 
+INTERRUPTED = "Tool was interrupted."
 EVENT_ID = "event_id"
 """The name in `invocation_state` of the caller's own name for a request."""
 
@@ -81,12 +83,14 @@ class HoldfastSessionManager(RepositorySessionManager):
     async def _begin_invocation(self, event: Any) -> None:
         agent = event.agent
         messages = self._messages(agent)
-        run = await AgentRun.begin(messages, self._event_id(event))
+        event_id = self._event_id(event)
+        run = await AgentRun.begin(messages, event_id)
         try:
             self._repository.runs[self.session_id, agent.agent_id] = run
             began = await asyncio.to_thread(lambda: run.began_at)
             if began != self._heads.get(agent.agent_id, -1) + 1:
-                await asyncio.to_thread(self._read_again, agent)
+                await asyncio.to_thread(self._read_again, agent, event.messages)
+            run.event_id = event_id
         except BaseException as error:
             self._repository.runs.pop((self.session_id, agent.agent_id), None)
             await run.leave(error)
@@ -108,7 +112,7 @@ class HoldfastSessionManager(RepositorySessionManager):
         self._invocations[agent.agent_id] = invocation
         return None if goes_on else str(named)
 
-    def _read_again(self, agent: Any) -> None:
+    def _read_again(self, agent: Any, given: Any) -> None:
         """Others have said something since, or a stream was cut: the agent goes on from there."""
         synced = self._last_synced_internal_state.get(agent.agent_id)
         state, interrupts = agent.state, agent._interrupt_state
@@ -121,7 +125,23 @@ class HoldfastSessionManager(RepositorySessionManager):
         if interrupts.activated:
             # It holds the answers that this invocation was called with.
             agent._interrupt_state = interrupts
+        elif not _calls(given or (), "toolResult"):
+            self._close_calls(agent)
         self._last_synced_internal_state.pop(agent.agent_id, None)
+
+    def _close_calls(self, agent: Any) -> None:
+        """Calls that a process has left open when it was killed are closed as Strands does it for
+        those that it knows of.
+        """
+        opened = _calls(agent.messages[-1:], "toolUse")
+        if opened:
+            told = [{"text": INTERRUPTED}]
+            blocks = []
+            for call in opened:
+                said = {"toolUseId": call, "status": "error", "content": told}
+                blocks.append({"toolResult": said})
+            agent.messages.append({"role": "user", "content": blocks})
+            self.append_message(agent.messages[-1], agent)
 
     async def _kept(self, context: Any, next_fn: Any) -> AsyncIterator[Any]:
         """Hands on the events of a model, each once it is durable."""
@@ -131,6 +151,7 @@ class HoldfastSessionManager(RepositorySessionManager):
                 yield event
             return
         await run.model_called()
+        context = replace(context, messages=_alternating(context.messages))
         try:
             async for event in next_fn(context):
                 if "event" in event:
@@ -140,7 +161,7 @@ class HoldfastSessionManager(RepositorySessionManager):
                     event["stop"][1]["content"].insert(0, {"text": run.shown})
                 yield event
         except BaseException:
-            await run.model_left()
+            run.model_left()
             raise
 
     async def _message_added(self, event: Any) -> None:
@@ -156,20 +177,14 @@ class HoldfastSessionManager(RepositorySessionManager):
         """Whether this closes calls that are not open. Before an invocation begins, Strands closes
         the last calls that the agent knows of; another process may be at them, or done.
         """
-        closes = set()
-        for block in message["content"]:
-            if "toolResult" not in block:
-                return False
-            closes.add(block["toolResult"]["toolUseId"])
+        closes = _calls([message], "toolResult")
+        if len(closes) < len(message["content"]) or not closes:
+            return False
         messages = self._messages(agent)
         # When their turn is over, it is known what became of them.
         with messages.session.turn(take=[]):
-            last = messages.listed()[-1:]
-        opened = set()
-        for block in last[0].record["message"]["content"] if last else ():
-            if "toolUse" in block:
-                opened.add(block["toolUse"]["toolUseId"])
-        return not closes & opened
+            last = [each.record["message"] for each in messages.listed()[-1:]]
+        return not set(closes) & set(_calls(last, "toolUse"))
 
     async def _end_invocation(self, event: Any) -> None:
         agent = event.agent
@@ -178,12 +193,19 @@ class HoldfastSessionManager(RepositorySessionManager):
         run = self._repository.runs.pop((self.session_id, agent.agent_id), None)
         try:
             await asyncio.to_thread(self.sync_agent, agent)
-        except (HoldfastError, SessionException):
+        except (HoldfastError, SessionException) as trouble:
+            if run is not None:
+                await run.leave(error or trouble)
             if error is None:
                 raise
-        finally:
+            return
+        except BaseException as cut:
+            # Cancelled, or dropped: nothing is awaited any more.
             if run is not None:
-                await run.leave(error)
+                run.leave_later(error or cut)
+            raise
+        if run is not None:
+            await run.leave(error)
         with suppress(HoldfastError):
             head = await asyncio.to_thread(self._messages(agent).session.head)
             whole = run is None or run.is_whole
@@ -202,3 +224,27 @@ class HoldfastSessionManager(RepositorySessionManager):
 
     def _run_of(self, agent: Any) -> AgentRun | None:
         return self._repository.runs.get((self.session_id, agent.agent_id))
+
+
+def _calls(messages: Any, kind: str) -> list[str]:
+    """The ids of the calls that these messages make, or answer."""
+    found = []
+    for message in messages:
+        for block in message["content"]:
+            if kind in block:
+                found.append(block[kind]["toolUseId"])
+    return found
+
+
+def _alternating(messages: list[Any]) -> list[Any]:
+    """What the model is sent, with neighbours of one role as one message: a prompt whose invocation
+    was killed before it said anything stands before the next one, and some providers refuse that.
+    """
+    found: list[Any] = []
+    for message in messages:
+        if found and found[-1]["role"] == message["role"]:
+            content = [*found[-1]["content"], *message["content"]]
+            found[-1] = {**found[-1], "content": content}
+        else:
+            found.append(message)
+    return found
