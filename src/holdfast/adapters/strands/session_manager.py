@@ -32,8 +32,8 @@ from strands.types.exceptions import SessionException
 
 from holdfast.adapters.framework import GivenStore
 from holdfast.adapters.strands.agent_messages import AgentMessages
+from holdfast.adapters.strands.invocation import InvocationTurn
 from holdfast.adapters.strands.repository import HoldfastRepository
-from holdfast.adapters.strands.run import AgentRun
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument, HoldfastError
 
@@ -84,7 +84,7 @@ class HoldfastSessionManager(RepositorySessionManager):
         agent = event.agent
         messages = self._messages(agent)
         event_id = self._event_id(event)
-        run = await AgentRun.begin(messages, event_id)
+        run = await InvocationTurn.begin(messages, event_id)
         try:
             self._repository.runs[self.session_id, agent.agent_id] = run
             began = await asyncio.to_thread(lambda: run.began_at)
@@ -222,7 +222,7 @@ class HoldfastSessionManager(RepositorySessionManager):
         assert found is not None, "an agent is in its session once it is initialized"
         return found
 
-    def _run_of(self, agent: Any) -> AgentRun | None:
+    def _run_of(self, agent: Any) -> InvocationTurn | None:
         return self._repository.runs.get((self.session_id, agent.agent_id))
 
 

@@ -22,7 +22,7 @@ from holdfast.runtime.turns.streams.push_stream import PushStream
 from holdfast.runtime.turns.turn_messages import add
 
 
-class AgentRun:
+class InvocationTurn:
     """An invocation that is running: its turn, and what the model is saying."""
 
     def __init__(self, messages: AgentMessages, work: RunningTurn) -> None:
@@ -36,7 +36,9 @@ class AgentRun:
         """The caller's name for what is added next."""
 
     @classmethod
-    async def begin(cls, messages: AgentMessages, event_id: str | None) -> "AgentRun":
+    async def begin(
+        cls, messages: AgentMessages, event_id: str | None
+    ) -> "InvocationTurn":
         """Waits until no other turn of this session runs. An event that came before raises
         `AlreadyAccepted`, and nothing is written.
         """
