@@ -130,11 +130,12 @@ class ReadOnlyStore(CallerMistake):
 
 
 class AlreadyAccepted(CallerMistake):
-    """Event `{event_id}` was accepted before, as message `{message_id}` of session `{session_id}` (turn: {turn_id});
+    """Message `{message_id}` was accepted before and is in session `{session_id}` (event: {event_id}, turn: {turn_id});
     {standing}."""
 
     code = "already_accepted"
-    event_id: str
+    event_id: str | None
+    """The event that it came as; None for a message without one, whose caller has waited with it for a turn."""
     message_id: str
     turn_id: str | None
     """The turn that has taken it; None while it waits in the inbox, and for what no turn will take."""

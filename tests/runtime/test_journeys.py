@@ -5,12 +5,16 @@ and erased follows it through every session (I-2, I-4, I-21).
 
 import gc
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
 import holdfast
 from holdfast.errors import AlreadyAccepted, NotFound
+from holdfast.runtime.changes.receive import start_turn
+from holdfast.runtime.plans.plan import Pause, _wait
+from holdfast.runtime.turns.start_turn import TurnRequest
 from holdfast.testing.oracle import judge
 from procs import child
 
@@ -158,12 +162,67 @@ def test_a_message_does_not_come_to_a_session_twice(store, steps):
     walk(store, [step for step in steps if step != "reset a"], receipt)
     before = list(session.entries())
     for named in (receipt, *store.pending()):
-        with pytest.raises(NotFound, match="came through this session"):
+        with pytest.raises(NotFound, match="the log of this session has it"):
             session.turn(take=[named])
-        with store.turn("a", "go") as turn, pytest.raises(NotFound, match="came through"):
+        with store.turn("a", "go") as turn, pytest.raises(NotFound, match="the log"):
             turn.inbox(take=[named])
     assert [entry for entry in session.entries() if entry.seq <= len(before)] == before
     walk(store, ["turn z"], receipt)
+    assert judge(store) == [] and store.check() == []
+
+
+BEHIND = {
+    "its labels": lambda store, session: None,
+    "a message": lambda store, session: session.append("behind it"),
+    "a turn": lambda store, session: run_own(session),
+    "many entries": lambda store, session: session.append_all(["behind it"] * 300),
+    "a turn that gave it back": lambda store, session: drop(store.turn("a")),
+}
+"""What stands in a log behind a message that waits."""
+
+
+def run_own(session):
+    with session.turn(take=[]) as turn:
+        turn.say("my own turn")
+
+
+def drop(turn):
+    del turn
+    gc.collect()
+
+
+@pytest.mark.parametrize("steps", [[], ["reset a"], ["drop b"]])
+@pytest.mark.parametrize("behind", BEHIND)
+def test_a_fork_does_not_take_what_the_past_that_it_shares_has(store, behind, steps):
+    """I-2: a log has each message once, wherever in it the message is read from."""
+    with store.turn("a", "first") as turn:
+        turn.say("one")
+    session = store.session("a")
+    receipt = store.accept("a", "hello", labels={"chat": 42})
+    BEHIND[behind](store, session)
+    fork = session.fork(key="fork").fork(key="fork of it")
+    walk(store, steps, receipt)
+    before = list(fork.entries())
+    for named in (receipt, *store.pending()):
+        with pytest.raises(NotFound, match="forked from"):
+            fork.turn(take=[named])
+        with fork.turn("go") as turn, pytest.raises(NotFound, match="forked from"):
+            turn.inbox(take=[named])
+    assert [entry for entry in fork.entries() if entry.seq <= len(before)] == before
+    assert [message.id for message in fork.transcript()].count(receipt.message_id) == 1
+    walk(store, ["turn z"], receipt)
+    assert judge(store) == [] and store.check() == []
+
+
+def test_a_fork_takes_what_came_to_its_parent_after_they_had_parted(store):
+    session = store.session("a")
+    run_own(session)
+    fork = session.fork()
+    receipt = store.accept("a", "hello", labels={"chat": 42})
+    with fork.turn(take=[receipt]) as turn:
+        turn.say("hi")
+    [taken] = [each for each in fork.transcript() if each.id == receipt.message_id]
+    assert (taken.labels, taken.turn) == ({"chat": 42}, turn.id)
     assert judge(store) == [] and store.check() == []
 
 
@@ -206,6 +265,42 @@ def test_an_event_whose_message_was_erased_while_it_waited_does_not_wait(store):
     with pytest.raises(AlreadyAccepted) as told:
         store.turn("a", WORDS, event_id=7)
     assert told.value.turn_id is None and "erased" in str(told.value)
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["", "after a reset"])
+@pytest.mark.parametrize("event_id", [None, "7"])
+def test_who_waits_with_a_message_is_told_that_it_was_erased(store, event_id, is_reset):
+    """And where it was: not in the key's next session, which never had it."""
+    with ThreadPoolExecutor(1) as another:  # nobody waits for a turn of its own
+        running = another.submit(store.turn, "a", "first").result()
+    wish = TurnRequest(
+        store._work.world,
+        WORDS,
+        format="openai.chat",
+        event_id=event_id,
+        on_busy="wait",
+        reply_to=None,
+        lease_s=30,
+    )
+    plan = start_turn(store._work, "a", wish, reset=None)
+    request = next(plan)
+    while not isinstance(request, Pause):
+        request = plan.send(_wait(request))
+    erased = store.reset("a") if is_reset else store.session("a")
+    [waits] = store.pending()
+    store.erase(erased.id)
+    assert running.stopped
+    with pytest.raises(AlreadyAccepted, match="was erased before a turn took it") as told:
+        while True:
+            request = plan.send(None if isinstance(request, Pause) else _wait(request))
+    error = told.value
+    assert (error.event_id, error.message_id) == (event_id, waits.id)
+    assert (error.session_id, error.turn_id) == (erased.id, None)
+    assert waits.id in str(error) and "not in this store" not in str(error)
+    if event_id is not None:
+        with pytest.raises(AlreadyAccepted) as told:
+            store.turn("a", WORDS, event_id=event_id)
+        assert told.value.fields == error.fields
 
 
 def test_an_event_whose_answer_was_erased_was_answered(store):

@@ -51,15 +51,17 @@ def bring(
 ) -> Brought:
     """What of these messages waits elsewhere, for anybody or for this waiter. What can't be had is
     not in it: those who name it are told by whoever looks for all of it. Raises `NotFound` for one
-    that has come through this session before.
+    that this session's log has already, as its own or as part of the past that it shares.
     """
     elsewhere = _elsewhere(session, named, waiting)
     free = _free(session, elsewhere, waiter)
-    for id in known_here(session, free):
+    places = {id: (place, each.seq) for id, (place, each) in free.items()}
+    for id in known_here(session, places):
         # A log has each message once (I-2).
         hint = (
-            f"it came through this session and went on to `{free[id][0]}`, where it waits: "
-            "take it there, or in a session that it has not come through"
+            f"the log of this session has it: it came through it, or through the one that it was "
+            f"forked from. It waits in `{free[id][0]}`: take it there, or in a session that it has "
+            "not come through"
         )
         raise NotFound(what="message", name=id, hint=hint)
     found: dict[str, list[Waiting]] = {}

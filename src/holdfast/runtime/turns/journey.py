@@ -27,12 +27,13 @@ _TAIL = 64
 
 
 class Whereabouts(NamedTuple):
-    """Where a message is now: in this session, whose log tells this of it. Nothing, if there is no
-    such session, or its log does not have the message.
+    """Where a message is now: in this session, whose log tells this of it. Nothing, if its log does
+    not have the message, or there `is_no_session` of this id.
     """
 
     session: str
     stay: Stay | None = None
+    is_no_session: bool = False
 
 
 class LeftBehind(NamedTuple):
@@ -95,7 +96,8 @@ def follow(
         place, search = ahead.popitem()
         state = owned(session.engine, session.tenant, place)
         if state is None:
-            found.update((id, Whereabouts(place)) for id in search.ids)
+            lost = Whereabouts(place, is_no_session=True)
+            found.update(dict.fromkeys(search.ids, lost))
             continue
         log = session.other(state)
         for id, stay in search.stays(log).items():
@@ -143,21 +145,32 @@ def _read(
             after = max(after, begun_before(log, min(map(minted_ms, unmet))))
 
 
-def known_here(session: SessionLog, ids: Collection[str]) -> set[str]:
-    """Those of these messages that have come through this session before."""
-    state = session.engine.state(session.id) if ids else None
+def known_here(session: SessionLog, waiting: Mapping[str, tuple[str, int]]) -> set[str]:
+    """Those of these messages that the log of this session has: they have come through it, or
+    through one whose past it shares. Each waits in a session, at a seq.
+    """
+    state = session.engine.state(session.id) if waiting else None
     if state is None:
         return set()
-    since = min(map(minted_ms, ids))
-    after = max(state.origin, state.head - _TAIL)
-    last = session.engine.entries(session.id, after=after, limit=1, bodies=False)
+    shared = session.lineage()[:-1] if state.origin else ()
+    known = set()
+    for id, (place, seq) in waiting.items():
+        for session_id, after, upto in shared:
+            # By its seq, and no clock is asked: it waits in the session that this one was forked from.
+            if place == session_id and after < seq <= (upto or 0):
+                known.add(id)
+    since = min(map(minted_ms, waiting))
+    after = max(0, state.head - _TAIL)
+    last = session.page(after, 1, bodies=False)
     # Mostly a message is younger than the last few entries of the session that takes it.
-    if after > state.origin and minted_ms(last[0].id.hex()) >= since:
-        after = max(state.origin, begun_before(session, since))
-    stays = Stays(dict.fromkeys(ids, after))
-    for entry in _own(session, after):
-        stays.add(entry)
-    return {id for id, stay in stays.of.items() if stay.is_known}
+    if after and last and minted_ms(last[0].id.hex()) >= since:
+        after = begun_before(session, since)
+    stays = Stays(dict.fromkeys(waiting, after))
+    while page := session.page(after, _PAGE, bodies=False):
+        after = page[-1].seq
+        for entry in page:
+            stays.add(entry)
+    return known.union(id for id, stay in stays.of.items() if stay.is_known)
 
 
 def trace(

@@ -89,6 +89,8 @@ class TurnRequest:
         self.id = mint(world, world.now())
         self.waiter = f"{myself()}/{self.id.hex()}"
         self.accepted = False
+        self.accepted_in = ""
+        """The session in whose inbox its message was stored; resets may have taken it on."""
         self.renew_at = 0.0
         self.holds = False
         """Whether messages that it names may wait with it in their inboxes."""
@@ -302,7 +304,8 @@ def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[N
         if isinstance(outcome, Refused):
             yield from _refused(session, wish, outcome)
             return
-        wish.accepted, wish.renew_at = True, session.world.tick() + WAITER_S / 3
+        wish.accepted, wish.accepted_in = True, session.id
+        wish.renew_at = session.world.tick() + WAITER_S / 3
     if wish.accepted and session.world.tick() >= wish.renew_at:
         yield from _go_on_waiting(session, wish)
     yield Pause(session.engine, session.id, POLL_S)
@@ -418,9 +421,9 @@ def _taken(session: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
     there; or it was erased while it waited. A turn never starts without the message it was asked
     for with.
     """
-    return already(
-        session, wish.event_id or wish.id.hex(), Accepted(session.id, 0, wish.id)
-    )
+    # Not this one: whoever waits goes on to the key's next session, and its message need not.
+    accepted = Accepted(wish.accepted_in, 0, wish.id)
+    return already(session, wish.event_id, accepted)
 
 
 def refuse_known_event(session: SessionLog, wish: TurnRequest) -> Plan[None]:
@@ -436,16 +439,22 @@ def refuse_accepted(
     session: SessionLog, event_id: str | None, known: Accepted
 ) -> Plan[None]:
     """Raises `AlreadyAccepted`, which names what this event became."""
-    raise (yield from read(lambda: already(session, event_id or "", known)))
+    raise (yield from read(lambda: already(session, event_id, known)))
 
 
-def already(session: SessionLog, event_id: str, known: Accepted) -> AlreadyAccepted:
-    """The error that names what an event became, wherever its message has gone."""
+def already(
+    session: SessionLog, event_id: str | None, known: Accepted
+) -> AlreadyAccepted:
+    """The error that names what a message became, wherever it has gone; of an event, if it came as
+    one.
+    """
     id = known.message.hex()
-    place, stay = follow(session, [(id, known.session, known.seq)])[id]
+    place, stay, is_no_session = follow(session, [(id, known.session, known.seq)])[id]
     taker = None
-    if stay is None:
+    if is_no_session:
         standing = f"it went on to session `{place}`, which is not in this store"
+    elif stay is None:
+        standing = "the log of that session does not have it: `holdfast doctor` tells more"
     elif stay.turn is not None:
         taker = turn_id(place, stay.turn)
         standing = "a turn took it, and there is nothing more to do"
