@@ -2,8 +2,8 @@
 long, though somebody holds the session for good.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from holdfast.runtime.plans import deadline
 from holdfast.runtime.plans.deadline import deadline_for
 from holdfast.runtime.plans.plan import Plan, run, wait_for
 from holdfast.runtime.plans.plan_asyncio import arun
+from locked_stores import held
 from procs import child
 
 CHILD = """
@@ -104,29 +105,6 @@ try:
 except BaseException as error:
     say("left", type(error).__name__)
 """
-
-
-@contextmanager
-def held(where: str) -> Iterator[None]:
-    """Somebody else has the session's row, or the file, and does not let go of it."""
-    if where.startswith("postgresql"):
-        import psycopg
-
-        with psycopg.connect(where) as connection:
-            connection.execute("select * from session for update")
-            yield
-            connection.rollback()
-        return
-    script = """
-        import sqlite3
-        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-        connection.execute("begin immediate")
-        say("held")
-        hear()
-    """
-    with child(script, where) as other:
-        other.wait_for("held")
-        yield
 
 
 def left_by(where: str, mode: str, *, tries_s: float, deadline_s: float, shots: int = 1) -> str:

@@ -1,7 +1,6 @@
 """An open store: what both of its faces, their sessions and their plans share."""
 
 import atexit
-import contextlib
 import os
 import weakref
 from typing import Any, cast
@@ -9,13 +8,13 @@ from typing import Any, cast
 from holdfast.domain.message import USUAL_FORMAT
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, SessionState
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, OperatorNeeded, StoreUnavailable
 from holdfast.formats import registry
 from holdfast.runtime.clock import Arrivals, RealWorld, World
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.plans.deadline import Deadline, exiting
+from holdfast.runtime.plans.deadline import Deadline, closing, exiting
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
 from holdfast.runtime.turns.end_turn import Ending
@@ -76,8 +75,9 @@ class OpenStore:
 
     def close(self, deadline: Deadline | None = None) -> None:
         """Ends what this process still runs, then lets go; of the engine only if it was opened with
-        this store. In a child that was forked there is nothing to let go of. With `deadline`, what
-        takes longer is left to a thread.
+        this store. In a child that was forked there is nothing to let go of. With `deadline`, that
+        of somebody who leaves by an error, what takes longer is left to a thread. Without one,
+        `StoreUnavailable` tells when not all could be ended.
         """
         if os.getpid() != self._process:
             return
@@ -85,8 +85,14 @@ class OpenStore:
         # Before the turns end: whoever waits for one would start the next.
         mine = None if self._root is None else self._lineages
         self.keeper.refuse_starts(mine)
-        self.keeper.let_go_of_starting(mine, deadline)
-        self.end_turns("the store was closed", deadline)
+        patience = deadline or closing(self.engine.where)
+        self.keeper.let_go_of_starting(mine, patience)
+        problem = self.end_turns("the store was closed", patience)
+        self._let_go(deadline if problem is None else patience)
+        if problem is not None and deadline is None:
+            raise problem
+
+    def _let_go(self, deadline: Deadline | None) -> None:
         # The turns first, for their ends are written through the engine; then the
         # keeper, whose thread writes as well; the engine last.
         if self._root is None and deadline is not None:
@@ -99,27 +105,50 @@ class OpenStore:
             # store and its sessions lose it.
             self.engine.close()
 
-    def end_turns(self, reason: str, deadline: Deadline | None = None) -> None:
-        """Ends the turns that this process still runs, as interrupted."""
+    def end_turns(
+        self, reason: str, deadline: Deadline | None = None
+    ) -> StoreUnavailable | None:
+        """Ends the turns that this process still runs, as interrupted. Gives what is to be told
+        when the store could not store all ends.
+        """
         if self._process != os.getpid():
-            return  # a fork of the process that runs them
+            return None  # a fork of the process that runs them
         # Turns that their owners have dropped are no longer among those held: they are
         # ended here.
         self.keeper.settle(deadline)
+        failed: list[OperatorNeeded] = []
         for turn in self.keeper.held():
             # Stores of other tenants share the keeper. Each ends the turns that were begun with
             # it, known by the lineages that its sessions share; the root ends all.
             if self._root is None or turn.session.lineages is self._lineages:
-                with contextlib.suppress(HoldfastError):
+                try:
                     run(turn.finish(Ending("interrupted", reason)), deadline)
-                    # Whoever is in its block did not end it, and is told when the block
-                    # is left.
-                    turn.owner_knows = False
+                except OperatorNeeded as error:
+                    failed.append(error)
+                    continue
+                except HoldfastError:
+                    continue  # somebody else has ended it, or its session
+                # Whoever is in its block did not end it, and is told when the block
+                # is left.
+                turn.owner_knows = False
         self.keeper.settle(deadline)
+        return _not_ended(failed, self.engine.where) if failed else None
 
     def session_log(self, state: SessionState) -> SessionLog:
         """The log of this session; each has what it has read for itself."""
         return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
+
+
+def _not_ended(failed: list[OperatorNeeded], where: str) -> StoreUnavailable:
+    problem = getattr(failed[0], "problem", failed[0].code)
+    many = "a turn was" if len(failed) == 1 else f"{len(failed)} turns were"
+    return StoreUnavailable(
+        where=where,
+        problem=f"it was closed while {many} running, whose end could not be stored"
+        f" ({problem})",
+        remedy="What was stored before is there; the turn ends as abandoned when its lease "
+        "has run out or its process is gone",
+    )
 
 
 def open_at(

@@ -248,7 +248,8 @@ class Store:
 
     def close(self) -> None:
         """Ends the turns that this process still runs, as interrupted, and closes the store once
-        all is written.
+        all is written. What could not be written in thirty seconds is told, `StoreUnavailable`,
+        and the store is closed all the same.
         """
         self._work.close()
 

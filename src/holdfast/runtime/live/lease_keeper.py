@@ -285,6 +285,8 @@ class LeaseKeeper:
             self.sweep()
             self.end_left()
             return
+        if not self.is_at_work and not self._left:
+            return
         self._asked += 1
         number = self._asked
         self.wake()

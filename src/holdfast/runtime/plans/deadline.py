@@ -3,7 +3,8 @@
 A caller that goes on waits for as long as the store itself tries. One that was interrupted wants to
 leave: what it has under way is seen through if that takes moments, and left to the store's threads
 if not. There is one deadline for the whole way out, from the call that was interrupted through the
-stream that is cut off to the turn's end, and another one for the end of the process.
+stream that is cut off to the turn's end; another one for the end of the process, and one for
+closing a store, whatever number of turns it has.
 """
 
 from contextlib import suppress
@@ -13,6 +14,8 @@ from holdfast.runtime.clock import real_tick
 
 LEAVE_S = 5.0
 """How long the store is waited for in all by a caller that leaves: as long as SQLite's lock is."""
+CLOSE_S = 30.0
+"""How long it is waited for in all by somebody who closes the store in peace."""
 EXIT_S = 5.0
 """How long it is waited for in all by a process that ends, whatever number of stores it has."""
 
@@ -45,6 +48,13 @@ class Deadline:
             problem="there was no answer before its caller had to leave",
             remedy="A thread of the store goes on trying for as long as the process lives",
         )
+
+
+def closing(where: str) -> Deadline:
+    """That of somebody who closes a store, from now on."""
+    deadline = Deadline(where)
+    deadline.begin(CLOSE_S)
+    return deadline
 
 
 _exit = Deadline()

@@ -10,6 +10,11 @@ from collections.abc import Iterable
 
 from holdfast.engine.wake_signal import Signal
 
+CLOSE_S = 5.0
+"""How long what is under way is waited for. Nobody needs it: a server that stands still is not
+waited for, and the thread ends when its connection does.
+"""
+
 
 class BackgroundWorker:
     """One background thread of one engine. A subclass says in `_run` what is done, until `_closed`
@@ -27,12 +32,12 @@ class BackgroundWorker:
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:
-        """Waits for what is under way, no longer."""
+        """Waits for what is under way, no longer, and not for ever."""
         with self._gate:
             self._closed.set()
         self._news.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_S)
 
     def _gather(self, moved: Iterable[str]) -> None:
         with self._gate:
