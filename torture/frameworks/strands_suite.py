@@ -17,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ["session/test_repository_session_manager.py", "session/test_file_session_manager.py"]
+FILES += ["session/test_snapshot_session_manager.py", "storage/test_in_memory_storage.py"]
 NEEDS = ["pytest-asyncio"]
 
 OF_FILES_ALONE = [
@@ -33,6 +34,12 @@ OF_FILES_ALONE = [
     "test__get_message_path_invalid_message_id",
     "test_create_multi_agent",
     "test_create_session_multi_agent_directory_structure",
+    # strategies of searching, and emptying all at once, which the protocol does not have
+    "test_clear",
+    "test_namespace_clear_only_clears_prefix",
+    "test_namespace_passes_scoped_instance_to_strategy",
+    "test_write_indexes_with_search_strategy",
+    "test_search_delegates_to_strategy",
 ]
 
 
@@ -80,10 +87,12 @@ def pytest_configure(config: Any) -> None:
     sys.path.insert(0, os.getcwd())
     import strands.session
     import strands.session.file_session_manager as files
+    import strands.session.snapshot_session_manager as snapshots
+    import strands.storage
     import tests.fixtures.mock_session_repository as mocked  # type: ignore[import-not-found]
     from strands.session.repository_session_manager import RepositorySessionManager
 
-    from holdfast.adapters.strands import HoldfastRepository
+    from holdfast.adapters.strands import HoldfastRepository, HoldfastStorage
 
     class Repository(HoldfastRepository):
         """One that is made without a place."""
@@ -99,6 +108,26 @@ def pytest_configure(config: Any) -> None:
             HoldfastRepository.__init__(self, Path(storage_dir) / "sessions.db")
             RepositorySessionManager.__init__(self, session_id, self)
 
+    class FileStorage(HoldfastStorage):
+        """One that is given a folder."""
+
+        def __init__(self, base_dir: Any = ".strands") -> None:
+            Path(base_dir).mkdir(parents=True, exist_ok=True)
+            super().__init__(Path(base_dir) / "storage.db")
+
+    class ShortStorage(HoldfastStorage):
+        """One that is made without a place."""
+
+        def __init__(self) -> None:
+            self._folder = tempfile.TemporaryDirectory()
+            super().__init__(Path(self._folder.name) / "storage.db")
+
+    # Snapshots name the class of the storage that they refer to.
+    FileStorage.__name__ = "LocalFileStorage"
+    # Only for the tests of the storage itself: elsewhere it stands for what is not to last.
+    strands.storage.InMemoryStorage = ShortStorage
+    strands.storage.LocalFileStorage = FileStorage
+    snapshots.LocalFileStorage = FileStorage
     mocked.MockedSessionRepository = Repository
     files.FileSessionManager = Manager
     strands.session.FileSessionManager = Manager

@@ -1,5 +1,5 @@
-"""Strands Agents on Holdfast: its session repository, and a session manager whose streams are durable
-before they are shown.
+"""Strands Agents on Holdfast: its session repository, a session manager whose streams are durable
+before they are shown, and the storage that its snapshots are written to.
 """
 
 from holdfast.adapters.framework import missing
@@ -11,5 +11,6 @@ except ImportError as error:
 
 from holdfast.adapters.strands.repository import HoldfastRepository
 from holdfast.adapters.strands.session_manager import HoldfastSessionManager
+from holdfast.adapters.strands.storage import HoldfastStorage
 
-__all__ = ["HoldfastRepository", "HoldfastSessionManager"]
+__all__ = ["HoldfastRepository", "HoldfastSessionManager", "HoldfastStorage"]

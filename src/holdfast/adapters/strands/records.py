@@ -48,6 +48,13 @@ class Handles:
         """The key's session, made if there is none."""
         return self.find(key) or self._remember(key, self.store.session(key))
 
+    def refresh(self, key: str) -> None:
+        """What is over is looked up anew."""
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and known._log.state().ended:
+            self.forget(key)
+
     def forget(self, *keys: str) -> None:
         """They are looked up when they are asked for again."""
         with self._lock:

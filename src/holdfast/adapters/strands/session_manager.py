@@ -78,7 +78,12 @@ class HoldfastSessionManager(RepositorySessionManager):
 
     def initialize(self, agent: Any, **kwargs: Any) -> None:
         super().initialize(agent, **kwargs)
-        self._heads[agent.agent_id] = self._messages(agent).session.head()
+        messages = self._messages(agent)
+        if not agent.messages and messages.ids():
+            # Its messages are there, and no state: its snapshots have brought them.
+            self._latest_agent_message.pop(agent.agent_id, None)
+            super().initialize(agent, **kwargs)
+        self._heads[agent.agent_id] = messages.session.head()
 
     async def _begin_invocation(self, event: Any) -> None:
         agent = event.agent
