@@ -13,6 +13,7 @@ from google.adk.apps.app import App, EventsCompactionConfig
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.adk.workflow import RetryConfig, Workflow
 from google.genai import types
 
 from holdfast.adapters.adk import HoldfastPlugin, HoldfastSessionService
@@ -461,5 +462,59 @@ def test_a_turn_is_not_made_stale_by_what_others_append(where: str) -> None:
         found = await service.get_session(**PLACE)
         assert words(found) == ["Count.", "by the way", "One two."]
         assert found.state == {"x": 1}
+
+    asyncio.run(run())
+
+
+def test_a_run_that_is_read_event_by_event_in_tasks_of_their_own_is_one_turn(where: str) -> None:
+    async def run() -> None:
+        model = Scripted().say(["One ", "two ", "three."])
+        service = HoldfastSessionService(where)
+        events = ask(runner(service, app(model, [HoldfastPlugin()])), "Count.")
+        count = 0
+        while True:
+            try:
+                await asyncio.create_task(anext(events))
+                count += 1
+            except StopAsyncIteration:
+                break
+        assert count == 4
+        assert ends(service) == ["completed"]
+        assert words(await service.get_session(**PLACE)) == ["Count.", "One two three."]
+
+    asyncio.run(run())
+
+
+def test_a_run_that_ran_out_of_time_is_over_when_its_task_is(where: str) -> None:
+    async def run() -> None:
+        model = Scripted().say(["One ", "..."], ["Two."])
+        service = HoldfastSessionService(where)
+        made = runner(service, app(model, [HoldfastPlugin()]))
+
+        async def impatient() -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await asked(ask(made, "Count."))
+
+        await asyncio.create_task(impatient())
+        async with asyncio.timeout(20):
+            await asked(ask(made, "Go on."))
+        assert model.asked[-1] == ["user: Count.", "model: One ", "user: Go on."]
+
+    asyncio.run(run())
+
+
+def test_a_workflow_whose_node_is_tried_again_goes_on(where: str) -> None:
+    async def run() -> None:
+        model = Scripted().say(["One ", "..."], ["Two ", "three."])
+        agent = LlmAgent(
+            name="counter", model=model, timeout=0.5, retry_config=RetryConfig(initial_delay=0.01)
+        )
+        flow = Workflow(name="flow", edges=[("START", agent)])
+        service = HoldfastSessionService(where)
+        made = App(name=PLACE["app_name"], root_agent=flow, plugins=[HoldfastPlugin()])
+        await asked(ask(runner(service, made), "Count."))
+        assert ends(service) == ["completed"]
+        assert words(await service.get_session(**PLACE))[-1] == "Two three."
 
     asyncio.run(run())

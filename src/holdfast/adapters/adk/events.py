@@ -69,9 +69,17 @@ def chunk_of(event: Event) -> dict[str, Any]:
 
 def words_of(event: Event) -> str:
     """The words of an event that a user is shown."""
+    return "".join(part.text or "" for part in _parts(event) if not part.thought)
+
+
+def thoughts_in(event: Event) -> bool:
+    """Whether the model has let its thoughts be seen in an event."""
+    return any(part.thought and part.text for part in _parts(event))
+
+
+def _parts(event: Event) -> list[Any]:
     content = event.content
-    parts = (content.parts if content is not None else None) or []
-    return "".join(part.text or "" for part in parts if not part.thought)
+    return (content.parts if content is not None else None) or []
 
 
 def event_of(seen: StoredMessage, agent: str = "model") -> Event:

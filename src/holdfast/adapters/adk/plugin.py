@@ -43,16 +43,18 @@ class HoldfastPlugin(BasePlugin):
         await _begin(invocation_context)
 
     async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
-        """What runs the agent is known from here on: the kit tells nobody when it is cancelled."""
+        """What runs the agent is known from here on."""
         run = _run_of(callback_context._invocation_context)
         if run is not None:
-            run.watch_task(asyncio.current_task())
+            run.is_worked_on_by(asyncio.current_task())
 
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> None:
         """A piece of a stream is stored before it is yielded."""
         run = _run_of(invocation_context)
-        if run is not None and event.partial:
-            await run.push(event)
+        if run is not None:
+            run.is_read_by(asyncio.current_task())
+            if event.partial:
+                await run.push(event)
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
         """The turn is over."""
@@ -69,6 +71,9 @@ async def _begin(context: Any) -> None:
     service = context.session_service
     if isinstance(service, HoldsTurns):
         await service._begin(context)
+        run = service._run_of(context.session, context.invocation_id)
+        if run is not None:
+            run.is_read_by(asyncio.current_task())
 
 
 async def _end(context: Any, error: Exception | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from google.adk.events.event import Event
 from msgspec.structs import replace
 
-from holdfast.adapters.adk.events import chunk_of, words_of
+from holdfast.adapters.adk.events import chunk_of, thoughts_in, words_of
 from holdfast.domain.entry import Labelled
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Commit, Outcome, Write
@@ -38,6 +38,8 @@ class InvocationRun:
         self.request: tuple[str, str] | None = None
         """The caller's name for the request, until the user's message is stored under it."""
         self._task = asyncio.current_task()
+        self._reader: asyncio.Task[Any] | None = None
+        self._agent: asyncio.Task[Any] | None = None
         self._streams: dict[Speaker, tuple[AsyncPushStream, list[str]]] = {}
 
     @property
@@ -61,13 +63,24 @@ class InvocationRun:
         """When this context is gone, and the run with it, the turn is ended."""
         self._work.watch_block(context)
 
-    def watch_task(self, task: "asyncio.Task[Any] | None") -> None:
-        """When this task of the run is cancelled, the run is: the kit tells no plug-in of that."""
-        if task is not None:
-            task.add_done_callback(self._ended_with)
+    def is_read_by(self, task: "asyncio.Task[Any] | None") -> None:
+        """This task reads the run's events. When it is over and was cancelled, or the agent was, the
+        run is over, too: the kit tells no plug-in of that.
+        """
+        if task is not None and task is not self._reader:
+            self._reader = task
+            task.add_done_callback(self._reader_is_done)
 
-    def _ended_with(self, task: "asyncio.Task[Any]") -> None:
-        if task.cancelled() and not self.is_owned:
+    def is_worked_on_by(self, task: "asyncio.Task[Any] | None") -> None:
+        """This task runs the agent that has begun last."""
+        self._agent = task
+
+    def _reader_is_done(self, task: "asyncio.Task[Any]") -> None:
+        # Who reads each event in a task of its own has another reader by now.
+        if task is not self._reader or self.is_owned:
+            return
+        is_cancelled = self._agent is not None and self._agent.cancelled()
+        if task.cancelled() or is_cancelled:
             self.abandon()
 
     def abandon(self) -> None:
@@ -82,8 +95,10 @@ class InvocationRun:
             await arun(leaving, deadline=self._work.deadline(error))
 
     async def push(self, event: Event) -> None:
-        """Stores a piece of a streamed event."""
+        """Stores a piece of a streamed event, if it says anything."""
         words = words_of(event)
+        if not words and not thoughts_in(event):
+            return
         chunk = chunk_of(event)
         speaker = _speaker(event)
         if speaker not in self._streams:

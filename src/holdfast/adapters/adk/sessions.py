@@ -226,7 +226,9 @@ def _updated(found: Events, state: SessionState) -> float:
 
 
 def changes_of(place: AdkPlace, state: Values) -> dict[str, Values]:
-    """What is set in each state, by its key."""
+    """What is set in each state, by its key; nothing where nothing is."""
+    if not state:
+        return {}
     values = scoped(state)
     return {
         place.app_key: values["app"],
