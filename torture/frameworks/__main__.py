@@ -76,7 +76,7 @@ def _run(name: str, options: argparse.Namespace) -> list[str]:
     environment = options.environments / name
     install(environment, list(module.INSTALL))
     if options.speed:
-        return _measured(name, environment)
+        return _measured(name, environment, options.where)
     wrong = [] if options.no_tests else _tested(environment, module)
     # A framework whose adapter has nothing to play says so in its module.
     if options.no_matrix or not hasattr(module, "ask"):
@@ -93,13 +93,14 @@ def _run(name: str, options: argparse.Namespace) -> list[str]:
     return wrong + matrix.wrong
 
 
-def _measured(name: str, environment: Path) -> list[str]:
+def _measured(name: str, environment: Path, where: str | None) -> list[str]:
     """Prints the speed of both stores, where there is a program that measures it."""
     if not (Path(__file__).parent / "speed" / f"{name}.py").exists():
         return []
     print(f"\n{name}", flush=True)
     # As a module: the folder of a script would stand before the framework's own.
     program = [environment / "bin" / "python", "-m", f"torture.frameworks.speed.{name}"]
+    program += [where] if where else []
     ended = subprocess.run(program, cwd=ROOT)
     return ["its speed could not be measured"] if ended.returncode else []
 

@@ -54,7 +54,9 @@ def compare(own: Made, ours: Made) -> None:
         theirs, our = (
             statistics.median(round[place] for round in rounds) for rounds in found.values()
         )
-        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{our / theirs:>8.2f}")
+        # What lies on a server takes nothing here.
+        ratio = f"{our / theirs:.2f}" if theirs else "-"
+        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{ratio:>8}")
 
 
 async def _measured(make: Made, folder: Path) -> list[float]:
