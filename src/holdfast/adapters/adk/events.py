@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from google.adk.events.event import Event
+from google.adk.events.event import Event, NodeInfo
+from google.adk.events.event_actions import EventActions
 from google.genai import types
 
 from holdfast.adapters.framework import uuid_of
@@ -21,6 +22,7 @@ ABORTED = "INVOCATION_ABORTED"
 """The kit's own mark of an event that answers the calls of a run which was cut off."""
 TEMPORARY = "temp:"
 
+_NO_ACTIONS, _NO_NODE = EventActions(), NodeInfo()
 _decode = msgspec.json.Decoder().decode
 
 
@@ -33,12 +35,13 @@ class StoredEvent(NamedTuple):
 
 def spoken_of(event: Event) -> Spoken:
     """An event, frozen and noted, without what is temporary in its state."""
+    said = {"exclude_none": True, "exclude": _saying_nothing(event)}
     try:
-        body = event.model_dump_json(exclude_none=True).encode()
+        body = event.model_dump_json(**said).encode()
         payload = _decode(body)
     except (ValueError, msgspec.DecodeError):
         # Halves of characters, numbers that msgspec does not read.
-        return speak(_lasting(event.model_dump(mode="json", exclude_none=True)), NAME)
+        return speak(_lasting(event.model_dump(mode="json", **said)), NAME)
     except Exception as error:
         problem = f"it can't be written as JSON ({type(error).__name__})"
         raise InvalidMessage(problem=problem, place="the event") from error
@@ -47,6 +50,18 @@ def spoken_of(event: Event) -> Spoken:
     if lasting is not payload or body.count(b"{") + body.count(b"[") > DEPTH_MAX:
         body = freeze(lasting)
     return Spoken(registry.get(NAME).note(lasting), body)
+
+
+def _saying_nothing(event: Event) -> set[str]:
+    """The fields of an event that hold nothing: they take more room than most words, and come back
+    by themselves.
+    """
+    found = set()
+    if event.actions == _NO_ACTIONS:
+        found.add("actions")
+    if event.node_info == _NO_NODE:
+        found.add("node_info")
+    return found
 
 
 def _lasting(payload: Any) -> Any:
