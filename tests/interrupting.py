@@ -18,7 +18,8 @@ was raised at all, and the test whether it came out.
 
 import os
 import sys
-from linecache import getline
+from functools import cache
+from linecache import getlines
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -72,11 +73,7 @@ class Interrupt:
         return self._trace
 
     def _line(self, frame: FrameType) -> None:
-        if (
-            getline(frame.f_code.co_filename, frame.f_lineno)
-            .lstrip()
-            .startswith(("with ", "async with ", "try:"))
-        ):
+        if frame.f_lineno in _passed_over(frame.f_code.co_filename):
             return
         self.lines += 1
         if self.lines == self.at:
@@ -85,6 +82,17 @@ class Interrupt:
             )
             sys.settrace(None)
             raise self.by
+
+
+@cache
+def _passed_over(filename: str) -> frozenset[int]:
+    """The lines of a file that are left out."""
+    starts = ("with ", "async with ", "try:")
+    return frozenset(
+        number
+        for number, line in enumerate(getlines(filename), 1)
+        if line.lstrip().startswith(starts)
+    )
 
 
 def points(lines: int, *, step: int) -> list[int]:
