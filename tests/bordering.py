@@ -129,7 +129,7 @@ MADE = {
 CALLED_BY_US = ("World", "Policy")
 """What a caller may write for us to call."""
 ENDLESS_MAX = 50
-ERASED_ALONE = 10
+ERASED_ALONE = 4
 MOMENT_DAYS = 1e-9
 
 
@@ -227,6 +227,9 @@ class Walk:
         self.wrong: list[str] = []
         # turns: one that is dropped is ended at some moment, and something is written
         self.held: list[Any] = []
+        # what a call was refused on, which is as it was before
+        self.spare: tuple[str, str, Any] | None = None
+        self.counted: Any = None
         self.count = 0
         self.known: dict[str, Any] = {"to": str(folder / "copy.db") if folder else "copy.db"}
 
@@ -245,7 +248,7 @@ class Walk:
 
     async def subject(self, face: str, method: str) -> Any:
         """What the method is called on, in a state in which it has something to do."""
-        self.count += 1
+        self.counted = None
         if face == "Store":
             return self.store
         if face == "AgentCache":
@@ -263,21 +266,36 @@ class Walk:
         if face == "Session" and method != "decide":
             return session
         turn = await maybe(session.turn("q", on_busy="interrupt"))
+        self.held.append(turn)
         await maybe(turn.call("f", {"a": 1}, call_id="c1"))
         if method == "decide":
-            self.held.append(turn)
             await maybe(turn.call("pay", {"a": 1}, call_id="asked", needs_approval=True))
             return session
-        if face == "PushStream":
-            self.held.append(turn)
-            return turn.stream()
-        return turn
+        return turn.stream() if face == "PushStream" else turn
 
     async def call(self, face: str, method: str, parameter: str, odd: Any) -> None:
-        """Calls the method with this value in the place of a right one; only our errors
-        come out.
+        """Calls the method with this value in the place of a right one; only our errors come out.
+        Where a value was refused and nothing was written, the next one is tried on the same
+        subject, and on a new one if that has anything else to say.
         """
+        self.count += 1
+        spare, self.spare = self.spare, None
+        if spare is not None and spare[:2] == (face, method):
+            came = await self._tell(spare[2], face, method, parameter, odd)
+            if came == "refused":
+                self.spare = spare
+                return
+            if came == "done":
+                return await self._leave()
+        await self._leave()
         subject = await self.subject(face, method)
+        if await self._tell(subject, face, method, parameter, odd) == "refused":
+            self.spare = (face, method, subject)
+        else:
+            await self._leave()
+
+    async def _tell(self, subject: Any, face: str, method: str, parameter: str, odd: Any) -> str:
+        """What came of one call: it was done or refused, or something was in its way."""
         function = getattr(subject, method)
         named = {
             each.name: right(face, method, each.name, self.known)
@@ -286,30 +304,34 @@ class Walk:
         }
         named |= {parameter: right(face, method, parameter, self.known)}
         what = f"{type(subject).__name__}.{method}({parameter}={_brief(odd)})"
-        before = await maybe(self.store.info())
+        before, self.counted = self.counted or await maybe(self.store.info()), None
         try:
             given = await maybe(function(**{**named, parameter: odd}))
             self.held += [given] if hasattr(given, "interrupt") else []
+            return "done"
         except BadArgument as error:
-            after = await maybe(self.store.info())
+            after = self.counted = await maybe(self.store.info())
             if (before.sessions, before.entries) != (after.sessions, after.entries):
                 self.wrong.append(f"{what}: refused, and yet something was written")
             if error.parameter != parameter or len(str(error)) > 400:
                 self.wrong.append(f"{what}: told as {str(error)[:200]}")
+            return "refused"
         except HoldfastError:
-            pass
+            return "trouble"
         except BaseException as error:
             self.wrong.append(f"{what}: {type(error).__name__}: {str(error)[:120]}")
-        for turn in [*self.held, *([subject] if face == "Turn" else [])]:
-            await self._leave(turn)
-        self.held.clear()
+            return "trouble"
 
-    async def _leave(self, turn: Any) -> None:
-        with contextlib.suppress(HoldfastError):
-            await maybe(turn.interrupt())
+    async def _leave(self) -> None:
+        """Ends the turns that are held."""
+        for turn in self.held:
+            with contextlib.suppress(HoldfastError):
+                await maybe(turn.interrupt())
+        self.held.clear()
 
     async def readable(self) -> None:
         """The whole store can still be read, listed, searched, reset and erased."""
+        await self._leave()
         steps = {
             "sessions": lambda: self.store.sessions(limit=1000),
             "outbox": lambda: self.store.outbox(),
