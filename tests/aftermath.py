@@ -6,7 +6,6 @@ missing or there twice, every invariant holds, the file is sound, what was erase
 goes on.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +20,6 @@ from holdfast.testing.oracle import Acknowledged, Act, judge
 
 FORMATS = ("openai.chat", "anthropic")
 """The usual one and the strictest: two are quicker looked at than four."""
-
-EXPLORE = bool(os.environ.get("HOLDFAST_EXPLORE"))
-"""Look at every case, however long it takes."""
 
 
 class Later(RealWorld):

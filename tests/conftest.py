@@ -7,14 +7,16 @@ objects: `gc.collect()` leaves it out.
 """
 
 import gc
-import os
 import signal
 
 from hypothesis import settings
 
-settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile("explore" if os.environ.get("HOLDFAST_EXPLORE") else "steady")
+from thorough import EXPLORE, examples
+
+usual = {"deadline": None, "print_blob": True, "max_examples": examples(100)}
+settings.register_profile("steady", derandomize=True, **usual)
+settings.register_profile("explore", **usual)
+settings.load_profile("explore" if EXPLORE else "steady")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,7 +16,6 @@ interrupted as well, and Python swallows what is raised there: `reached` tells w
 was raised at all, and the test whether it came out.
 """
 
-import os
 import sys
 from functools import cache
 from linecache import getlines
@@ -25,10 +24,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import holdfast
+from thorough import SWEEP
 
 LIBRARY = str(Path(holdfast.__file__).parent)
-SWEEP = os.environ.get("HOLDFAST_SWEEP", "") not in ("", "0")
-"""With this in the environment, every line is tried; without, one in some, always the same ones."""
 
 
 class Interrupt:

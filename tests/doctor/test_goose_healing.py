@@ -57,6 +57,7 @@ from holdfast.domain.message import freeze
 from holdfast.errors import StoreUnavailable
 from holdfast.formats import registry
 from holdfast.importers.goose.records import GooseRow, GooseSession
+from thorough import examples
 
 EVERYTHING = ("*",)
 
@@ -480,7 +481,7 @@ row = st.builds(
 
 @pytest.mark.slow
 @given(rows=st.lists(row, max_size=8), accepted=st.sampled_from([(), EVERYTHING]))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_a_session_holds_healing_comes_to_an_end(rows, accepted):
     found = [
         GooseRow(number=number, place=f"row {number}", **one)

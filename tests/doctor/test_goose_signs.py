@@ -45,6 +45,7 @@ from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.goose.reader import GooseReader
 from holdfast.importers.goose.records import GooseRow
+from thorough import examples
 
 APPENDED = (one_call, three_calls, two_prompts, reused_ids, only_a_command)
 """Healthy sessions that were only ever added to: a live store may stop anywhere in them."""
@@ -372,7 +373,7 @@ broken = st.sampled_from(
     case=st.sampled_from(HEALTHY[:2]),
     row=st.integers(1, 4),
 )
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_broken_value_is_always_told_and_never_stops_the_exam(
     tmp_path_factory, column, value, case, row
 ):

@@ -23,6 +23,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
 from holdfast.importers.hermes.reader import HermesReader
 from holdfast.importers.hermes.records import HermesRow, HermesSession
+from thorough import examples
 
 USUAL = ("auto", "mark")
 REWRITTEN = {
@@ -421,7 +422,7 @@ ROWS = st.tuples(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.lists(ROWS, max_size=16), st.booleans(), st.sampled_from([USUAL, (*USUAL, "ask")]))
 def test_whatever_a_session_holds_healing_comes_to_an_end_with_nothing_left(
     rows, has_ended, policies

@@ -15,8 +15,11 @@ from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.rules import RULES
 from holdfast.doctor.hermes.subject import HermesSubject
 from holding import kept_open
+from thorough import examples
 
-ANY_BYTES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_BYTES = settings(
+    max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def examine(path: Path, session: str | None = None) -> list[Finding]:

@@ -28,6 +28,7 @@ from holdfast.domain.log.fold import Log
 from holdfast.domain.log.path import back_to
 from holdfast.domain.log.view import ranges
 from holdfast.domain.message import CallNote, MessageNote, freeze, target_of, thaw
+from thorough import examples
 
 
 class Telling:
@@ -428,7 +429,7 @@ def test_a_log_folded_in_pieces_is_the_log_folded_at_once(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(told=tellings(), more=st.integers(0, 3))
 def test_a_log_that_begins_with_the_last_compaction_shows_what_the_whole_one_does(
     told: Telling, more: int

@@ -15,6 +15,7 @@ from holdfast.domain.record.grouping import Shown
 from holdfast.domain.record.memory import Remembered, remember
 from holdfast.domain.record.reconcile import Reconciled, reconcile
 from holdfast.domain.repair import INTERRUPTED
+from thorough import examples
 
 FIELDS = [
     "role",
@@ -735,7 +736,9 @@ class Agents(RuleBasedStateMachine):
         assert len(self.log.transcript) == len(self.expected)
 
 
-Agents.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Agents.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestAgents = pytest.mark.slow(Agents.TestCase)
 
 

@@ -47,6 +47,7 @@ from holdfast.engine.sqlite import apply_commit
 from holdfast.engine.sqlite import engine as sqlite_engine
 from holdfast.testing.conformance.builders import mint, named
 from holdfast.testing.reference import ReferenceEngine, Ticks
+from thorough import examples
 
 SESSIONS = [named(number) for number in (0xA1, 0xA2, 0xB1, 0xC1)]
 TENANTS = ("red", "blue")
@@ -54,7 +55,7 @@ KEYS = (None, "door", "window")
 EVENTS = [(scope, event) for scope in "xy" for event in "12"]
 PREFIXES = ("", "a", "c1", "d")
 STORIES = settings(
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -368,7 +369,7 @@ def test_they_agree_when_every_limit_is_met_at_once(monkeypatch: pytest.MonkeyPa
     run_state_machine_as_test(TwoEngines, settings=STORIES)
 
 
-SHORTER = settings(STORIES, max_examples=8, stateful_step_count=15)
+SHORTER = settings(STORIES, max_examples=examples(8), stateful_step_count=15)
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.runtime.live.searchable_text import words_of
 from holdfast.testing.conformance.builders import did, mint, named, opened
 from holdfast.testing.reference import ReferenceEngine, Ticks
+from thorough import examples
 
 LIMIT_S = 60.0
 HERE = Path(__file__).parent
@@ -133,7 +134,7 @@ stories = st.lists(
 
 @pytest.mark.slow
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
@@ -168,7 +169,7 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters()) | st.text("\"*()^:-+{}[]\\'\0 ANDORTNEx漢\ud800", max_size=80))
 def test_no_question_is_an_error(story: SqliteEngine, question: str) -> None:
     look(story, question)

@@ -12,6 +12,7 @@ from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.testing.providers import check
 from holdfast.testing.strategies import FORMATS, views
+from thorough import examples
 
 goose = registry.get("goose")
 
@@ -191,7 +192,7 @@ payloads = st.builds(
 @pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(spoken=st.lists(payloads, max_size=8))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_whatever_goose_stored_becomes_a_request_that_the_provider_accepts(target, spoken):
     assert check(target, context(target, seen(*spoken))) == []
 
@@ -225,13 +226,13 @@ def problems(request):
 
 @pytest.mark.slow
 @given(mixed=st.one_of(views(), st.lists(payloads, max_size=8).map(lambda spoken: seen(*spoken))))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_view_becomes_a_dialogue_that_goose_takes_as_it_is(mixed):
     assert problems(context("goose", mixed)) == []
 
 
 @given(spoken=st.lists(payloads, max_size=8), data=st.data())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_shaping_in_pieces_gives_what_shaping_at_once_gives(spoken, data):
     steps = repair(seen(*spoken), registry.read)
     whole = goose.shape(steps, used=set(), first=True)

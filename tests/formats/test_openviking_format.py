@@ -11,6 +11,7 @@ from holdfast.domain.repair import INTERRUPTED, StoredMessage, repair
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.testing.providers import check
+from thorough import examples
 
 PROVIDERS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 FORMAT = registry.get("openviking")
@@ -201,7 +202,7 @@ PAYLOAD = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [*PROVIDERS, "openviking"])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(payloads=st.lists(PAYLOAD, max_size=8))
 def test_any_lines_become_a_request_its_provider_accepts(target, payloads):
     made = context(target, *payloads)

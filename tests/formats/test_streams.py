@@ -14,6 +14,7 @@ from holdfast.formats import registry
 from holdfast.formats.text import END, TextAssembly
 from holdfast.testing.strategies import FORMATS, streams
 from sse_server import anthropic_script, chat_script, responses_script, serve
+from thorough import examples
 
 ASK = [{"role": "user", "content": "Hi"}]
 CALLS = [("call_1", "look", ['{"pla', 'ce": "h', 'ere"}']), ("call_2", "wait", ["{}"])]
@@ -248,7 +249,7 @@ def test_signed_thinking_is_kept_verbatim(provider):
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_was_shown_is_what_the_message_says_at_every_chunk(format_name, data):
     chunks = data.draw(streams(format_name))
     assembly = registry.get(format_name).assembly()
@@ -267,7 +268,7 @@ def test_what_was_shown_is_what_the_message_says_at_every_chunk(format_name, dat
 @pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_deltas_read_back_from_the_journal_fold_to_the_same_message(format_name, data):
     chunks = data.draw(streams(format_name))
     chunks = chunks[: data.draw(st.integers(0, len(chunks)))]

@@ -10,6 +10,7 @@ from holdfast.domain.turn import tool_calls
 from holdfast.formats import registry
 from holdfast.testing.providers import check
 from holdfast.testing.strategies import FORMATS, views
+from thorough import examples
 
 
 def context(format_name, seen, instructions=None):
@@ -21,7 +22,7 @@ def context(format_name, seen, instructions=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_view_becomes_a_request_its_provider_accepts(target, seen):
     payloads = context(target, seen)
     assert check(target, payloads) == []
@@ -30,7 +31,7 @@ def test_any_view_becomes_a_request_its_provider_accepts(target, seen):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views(formats=("openai.chat", "anthropic")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_instructions_keep_a_request_valid(target, seen):
     payloads = context(target, seen, "Be brief.")
     if target == "anthropic":
@@ -43,7 +44,7 @@ def test_instructions_keep_a_request_valid(target, seen):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_shaping_in_pieces_gives_what_shaping_at_once_gives(target, seen, data):
     form = registry.get(target)
     steps = repair(seen, registry.read)
@@ -62,7 +63,7 @@ def test_shaping_in_pieces_gives_what_shaping_at_once_gives(target, seen, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_context_names_only_stored_messages(target, seen):
     shaped = registry.get(target).shape(repair(seen, registry.read), used=set(), first=True)
     known = {message.id for message in seen}
@@ -72,7 +73,7 @@ def test_a_context_names_only_stored_messages(target, seen):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", FORMATS)
 @given(seen=views())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_shaping_twice_gives_equal_requests_and_leaves_the_steps_alone(target, seen):
     steps = repair(seen, registry.read)
     form = registry.get(target)

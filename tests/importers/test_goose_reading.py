@@ -32,6 +32,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.formats import registry
 from holdfast.importers.goose import database, files
 from holdfast.importers.goose.reader import GooseReader, recognises
+from thorough import examples
 
 
 def stories(path):
@@ -328,7 +329,7 @@ def three_calls_and_more(store):
     raw=st.one_of(st.binary(max_size=400), st.text(max_size=200).map(str.encode)),
     kind=st.integers(0, 3),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, raw, kind):
     path = tmp_path_factory.mktemp("any") / "store"
     begin = (
@@ -359,7 +360,7 @@ columns = ("message_id", "role", "content_json", "metadata_json", "created_times
 
 @pytest.mark.slow
 @given(row=st.fixed_dictionaries({name: values for name in columns}))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_value_in_any_column_is_told(tmp_path_factory, row):
     path = tmp_path_factory.mktemp("any") / "sessions.db"
     with GooseStore(path) as store:

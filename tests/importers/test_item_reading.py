@@ -21,6 +21,7 @@ from holdfast.importers.claude import reader as claude
 from holdfast.importers.codex import reader as codex
 from holdfast.importers.foreign_session import Summary
 from holdfast.testing.providers import check
+from thorough import examples
 
 MODULES = {"claude": claude, "codex": codex, "agents": agents}
 PROVIDERS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
@@ -315,7 +316,7 @@ RECORD = JUNK | st.fixed_dictionaries(
 
 @pytest.mark.slow
 @programs
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(records=st.lists(RECORD, max_size=6))
 def test_whatever_a_record_says_nothing_is_raised(tmp_path_factory, program, records):
     folder = tmp_path_factory.mktemp("fuzz")

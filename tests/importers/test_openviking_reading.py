@@ -13,6 +13,7 @@ import openviking_stores as stores
 from holdfast.doctor.openviking.subject import OpenVikingSubject
 from holdfast.importers.foreign_session import Summary
 from holdfast.importers.openviking.reader import OpenVikingReader, recognises
+from thorough import examples
 
 
 def told(path):
@@ -191,7 +192,7 @@ LINE = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     live=st.lists(LINE, max_size=5),
     archived=st.lists(LINE, max_size=3),
@@ -210,7 +211,7 @@ def test_whatever_the_lines_say_nothing_is_raised(tmp_path_factory, live, archiv
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(raw=st.binary(min_size=1, max_size=300))
 def test_random_bytes_are_told_and_stop_nothing(tmp_path_factory, raw):
     path = tmp_path_factory.mktemp("fuzz") / "s"

@@ -10,7 +10,6 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import holdfast
-from aftermath import EXPLORE
 from copies import fill, told
 from deaf_proxy import DeafProxy, Fits, answers, any_answer
 from holdfast import copy
@@ -18,6 +17,7 @@ from holdfast.errors import AlreadyAccepted
 from holdfast.runtime.transfer import compare_logs
 from holdfast.testing.oracle import judge
 from procs import child
+from thorough import EXPLORE
 
 
 @pytest.fixture(autouse=True)

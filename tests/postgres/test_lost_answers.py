@@ -15,11 +15,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import holdfast
-from aftermath import EXPLORE
 from deaf_proxy import DeafProxy, Fits, answers, any_answer, asks
 from holdfast.testing.faults.scripted_workload import ScriptedWorkload
 from holdfast.testing.oracle import judge
 from loading import loading
+from thorough import EXPLORE
 
 
 def proxied(dsn: str) -> DeafProxy:

@@ -21,6 +21,7 @@ from holdfast.runtime.live.searchable_text import words_of
 from holdfast.testing.conformance.builders import did, named, opened
 from holdfast.testing.conformance.search import SCRIPTS, look, said, say
 from holdfast.testing.reference import ReferenceEngine, Ticks
+from thorough import examples
 
 LIMIT_S = 60.0
 
@@ -76,7 +77,7 @@ def engine(place: str) -> Iterator[PostgresEngine]:
 
 @pytest.mark.slow
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import Session, Store
 from holdfast.errors import BadArgument, HoldfastError, InvalidMessage
+from thorough import examples
 
 ODD = '\0\x01\x7f\x85\ud800\udbff\udc00\udfff\u2028\ufeff\ufffe\uffff🦀\U0010fffff\\"\n\r\t é'
 ANY_TEXT = st.one_of(
@@ -55,7 +56,7 @@ def tells(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(text=ANY_TEXT)
 def test_any_text_comes_back_as_it_was_said(shared: Path, text: str) -> None:
     """H7: by the user, by the agent in one piece and in several, and in parts."""
@@ -76,7 +77,7 @@ def test_any_text_comes_back_as_it_was_said(shared: Path, text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     name=ANY_TEXT,
     arguments=st.dictionaries(ANY_TEXT, st.one_of(ANY_TEXT, st.lists(ANY_TEXT))),
@@ -104,7 +105,7 @@ def test_any_text_comes_back_from_a_tool(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(text=ANY_TEXT)
 def test_any_text_comes_back_from_all_that_is_noted(shared: Path, text: str) -> None:
     """H7: labels, instructions, reasons, errors, addresses, event ids."""
@@ -137,7 +138,7 @@ def test_any_text_comes_back_from_all_that_is_noted(shared: Path, text: str) -> 
     assert joined(found) == joined([text, {text: text}, text, text])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(text=ANY_TEXT)
 def test_a_name_that_can_not_be_compared_is_refused_with_its_place(shared: Path, text: str) -> None:
     """H7: keys and tenants are found, sorted and compared by the engine; whatever is accepted is

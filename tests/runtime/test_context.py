@@ -35,9 +35,13 @@ from holdfast.testing.providers import check
 from holdfast.testing.strategies import FORMATS
 from looking import ends, other_handle
 from procs import run
+from thorough import examples
 
 STORIES = settings(
-    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(20),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 formats = st.sampled_from(FORMATS)
@@ -381,7 +385,7 @@ def test_a_context_is_a_list_that_encoders_take(store):
         lambda name: st.tuples(st.just(name), strategies.payloads(name))
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_payloads_come_back_byte_for_byte(tmp_path_factory, payload):
     """I-14: in their own format, from the transcript, whatever they hold."""
     format, given_payload = payload

@@ -25,6 +25,7 @@ from holdfast.errors import CursorExpired, TurnInterrupted
 from holdfast.runtime.live.follow import PAGE, Follower
 from holdfast.runtime.plans.plan import Listen, News, Plan, run
 from holdfast.runtime.plans.plan_asyncio import arun
+from thorough import examples
 
 LIMIT_S = 60
 
@@ -551,7 +552,7 @@ class Speaking:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_any_interleaving_of_writes_and_reconnections_tells_each_thing_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]

@@ -331,7 +331,10 @@ def bare(payload: Payload) -> Payload:
 
 
 Agents.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestAgents = pytest.mark.slow(Agents.TestCase)
 

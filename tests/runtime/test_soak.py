@@ -1,7 +1,7 @@
 """The soak: random worlds hold, one seed is one world, and what is planted is found.
 
 An ordinary run lives in a few worlds, in tests that can be run side by side; with
-`HOLDFAST_SWEEP=1` there are ten times as many, and `./dev soak` goes on for as long as somebody
+`HOLDFAST_SWEEP=1` there are twenty times as many, and `./dev soak` goes on for as long as somebody
 likes.
 """
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.protocol import Commit, Engine, Write
 from holdfast.testing.soak.run import main, soak, soak_for
-from interrupting import SWEEP
+from thorough import SWEEP
 
 WORLDS = 10 if SWEEP else 1
 """In each test of this many worlds in a row."""
@@ -28,7 +28,7 @@ Spoil = Callable[[Write], Write]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 80, 10))
+@pytest.mark.parametrize("first", range(0, 80, 10 if SWEEP else 20))
 def test_random_worlds_hold(first: int) -> None:
     """All invariants, on disk as in the reference engine, whatever is done to a store."""
     for seed in range(first, first + WORLDS):

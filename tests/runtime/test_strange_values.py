@@ -19,6 +19,7 @@ from holdfast.formats import registry
 from holdfast.runtime.live.message import parts_of, text_of
 from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.turns.message_stream import Stream, as_shown
+from thorough import examples
 
 FORMATS = registry.known()
 
@@ -136,7 +137,7 @@ def test_a_strange_value_anywhere_in_a_message_is_refused_or_kept(place: str) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(strangers.odd_data)
 def test_nested_values_are_refused_or_kept(value: Any) -> None:
     for format in ("openai.chat", "anthropic", "openai.responses"):

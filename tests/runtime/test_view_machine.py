@@ -35,6 +35,7 @@ from holdfast.errors import TurnInterrupted
 from holdfast.runtime.live.context import Contexts
 from holdfast.testing.providers import check
 from looking import other_handle
+from thorough import examples
 
 FORMATS = ("openai.chat", "anthropic")
 
@@ -240,7 +241,10 @@ class Views(RuleBasedStateMachine):
 
 
 Views.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(12),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestViews = pytest.mark.slow(Views.TestCase)
 
@@ -249,5 +253,5 @@ TestViews = pytest.mark.slow(Views.TestCase)
 def test_views_on_postgres(databases: Callable[..., str]) -> None:
     """The same machine; each of its stories has a key of its own."""
     where, numbers = databases(schema=True), itertools.count()
-    few = settings(Views.TestCase.settings, max_examples=3, stateful_step_count=12)
+    few = settings(Views.TestCase.settings, max_examples=examples(3), stateful_step_count=12)
     run_state_machine_as_test(lambda: Views(where, f"k{next(numbers)}"), settings=few)

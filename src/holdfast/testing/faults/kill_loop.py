@@ -177,9 +177,13 @@ def nurse() -> None:
     # By name: the process was started anew, and has nothing of its parent's.
     module, _, function = sys.argv[2].rpartition(".")
     life = getattr(import_module(module), function)
-    if sys.argv[1].startswith("postgres"):
-        # Here, and not in every worker.
-        import_module("holdfast.engine.postgres.engine")
+    engine = "postgres" if sys.argv[1].startswith("postgres") else "sqlite"
+    # Here, and not in every worker: what a store loads when it is first used.
+    for loaded in (
+        f"holdfast.engine.{engine}.engine",
+        "holdfast.formats.openai.chat_stream",
+    ):
+        import_module(loaded)
     for line in sys.stdin.buffer:
         key, name = json.loads(line)
         # Before anything is opened: no connection and no lock is shared with a worker.
