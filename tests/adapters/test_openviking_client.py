@@ -8,6 +8,7 @@ import pytest
 import holdfast
 from holdfast.adapters.openviking import AsyncClient, AsyncCommitHandle, Client, CommitHandle
 from holdfast.adapters.openviking.client.deliveries import DeliveryLog
+from holdfast.engine.sqlite import reads
 from holdfast.errors import BadArgument, InvalidMessage, StoreUnavailable
 from tidy import faces
 from viking_server import VikingServer
@@ -460,15 +461,15 @@ def test_delivery_logs_are_in_no_list_of_sessions(client, store):
 
 def test_a_visit_reads_no_more_of_a_long_history(viking, client, store, monkeypatch):
     client.add_messages(KEY, [{"role": "user", "content": text} for text in numbers(0, 900)])
-    engine, read = store._work.engine, []
-    entries = engine.entries
+    read = []
+    fitted = reads.fitted
 
-    def counted(*asked, **options):
-        page = entries(*asked, **options)
-        read.append(len(page))
-        return page
+    def counted(query, rows):
+        read.append(len(rows))
+        return fitted(query, rows)
 
-    monkeypatch.setattr(engine, "entries", counted)
+    # Where all handles read, those for the log of deliveries too.
+    monkeypatch.setattr(reads, "fitted", counted)
     visits = []
     for number in range(30):
         add(client, f"visit {number}")

@@ -355,6 +355,23 @@ def test_of_machines_that_open_one_key_at_once_one_wins(place: str, opening: Ope
     assert {outcome.detail for outcome in refused} == {current.id}
 
 
+def test_a_renewal_undoes_nothing_that_another_machine_did_meanwhile(
+    place: str, opening: Open
+) -> None:
+    """It writes no entry, whose place would be taken: only the session's stamp tells it."""
+    here, there = opening(place), opening(place)
+    session = opened(here, 1)
+    turn = started(here, session)
+    renewal = Write(session, fence=turn, renew_s=60.0, fleeting=True)
+    assert isinstance(here.commit([(renewal,)])[0], Written)
+    did(there, Write(session, drafts=drafts(), fence=turn, finish=True))
+    refused = here.commit([(renewal,)])[0]
+    assert isinstance(refused, Refused) and refused.why == "superseded"
+    for engine in (here, there):
+        state = engine.state(session)
+        assert state is not None and state.turn is None
+
+
 def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(
     place: str, opening: Open
 ) -> None:

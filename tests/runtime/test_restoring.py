@@ -167,7 +167,10 @@ def test_a_reply_that_was_sent_is_not_owed_again(source: Path, tmp_path: Path) -
         assert len(new.outbox()) == 5
 
 
-def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(tmp_path: Path) -> None:
+def test_nothing_of_a_long_file_is_stored_that_can_not_be_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "AT_ONCE_BYTES", 1000)  # long enough for several commits
     with holdfast.open(tmp_path / "long.db") as store:
         store.session("k").append_all(
             [{"role": "user", "content": f"{number}"} for number in range(1100)]
