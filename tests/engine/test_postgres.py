@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from clusters import Cluster
 from deaf_proxy import DeafProxy, answers, asks
 from holdfast.domain.entry import STARTING, Draft
+from holdfast.engine.postgres.batch import BatchState
 from holdfast.engine.protocol import (
     Chunk,
     Commit,
@@ -370,6 +371,27 @@ def test_a_renewal_undoes_nothing_that_another_machine_did_meanwhile(
     for engine in (here, there):
         state = engine.state(session)
         assert state is not None and state.turn is None
+
+
+def test_of_two_machines_that_found_a_key_free_the_later_is_refused(
+    place: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one binds it between this one's look and its writing."""
+    here, there = opening(place), opening(place)
+    judge, quicker = BatchState.apply, [Write(named(2), drafts=drafts(), open=Opening("t", "k", 1))]
+
+    def overtaken(batch: BatchState, commit: Any) -> Any:
+        judged = judge(batch, commit)
+        if commit[0].session == named(1) and quicker:
+            did(there, quicker.pop())
+        return judged
+
+    monkeypatch.setattr(BatchState, "apply", overtaken)
+    [refused] = here.commit([(Write(named(1), drafts=drafts(), open=Opening("t", "k", 1)),)])
+    assert isinstance(refused, Refused) and (refused.why, refused.detail) == ("bound", named(2))
+    for engine in (here, there):
+        current = engine.current("t", "k")
+        assert current is not None and current.id == named(2)
 
 
 def test_who_writes_to_a_session_finds_it_though_a_neighbour_tries_to_make_it(
