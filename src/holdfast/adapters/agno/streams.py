@@ -1,0 +1,128 @@
+"""Agno's runs, streamed with everything durable before it is shown."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from holdfast.adapters.agno import shown as showing
+from holdfast.adapters.agno.runs import RunTable
+from holdfast.adapters.agno.shown import ShownEvent, prompt_of, refuse_known, settle
+from holdfast.adapters.framework import asynchronous
+from holdfast.domain.arguments import kind_of
+from holdfast.errors import BadArgument
+from holdfast.runtime.plans.plan import read
+from holdfast.runtime.plans.plan_asyncio import arun
+
+Block = dict[str, Any]
+
+
+class StreamedRuns(RunTable):
+    """`stream` and `astream`."""
+
+    def stream(
+        self,
+        agent: Any,
+        input: Any,
+        *,
+        session_id: str,
+        request_id: str | None = None,
+        stream_events: bool = False,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """`agent.run(input, stream=True, …)`, with the prompt durable before the model is asked and
+        each event before it is yielded. Another run of the session waits until this one is over.
+        The same `request_id` again raises `AlreadyAccepted`.
+        """
+        kept = self._kept(session_id)
+        run_id = self._run_id(request_id)
+        prompt = prompt_of(input, {**_facts(agent, options), "run_id": run_id})
+        with kept.words.turn(take=[]):
+            settle(self.store, kept)
+            refuse_known(kept, run_id)
+            key = showing.shown_key(kept)
+            with self.store.turn(key, prompt, format=showing.FORMAT) as turn:
+                push: Any = None
+                named = {"session_id": session_id, "run_id": run_id, **options}
+                for event in agent.run(input, stream=True, stream_events=True, **named):
+                    seen = ShownEvent(event, run_id)
+                    if seen.text:
+                        push = push or turn.stream()
+                        push.push(seen.text)
+                    elif seen.call is not None:
+                        push = push and push.close()
+                        turn.call(*_called(seen.call))
+                    elif seen.result is not None:
+                        turn.result(*_answered(seen.result))
+                    if stream_events or seen.is_told:
+                        yield event
+                if push is not None:
+                    push.close()
+            settle(self.store, kept)
+
+    async def astream(
+        self,
+        agent: Any,
+        input: Any,
+        *,
+        session_id: str,
+        request_id: str | None = None,
+        stream_events: bool = False,
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """As `stream`, with `agent.arun`."""
+        kept = self._kept(session_id)
+        run_id = self._run_id(request_id)
+        prompt = prompt_of(input, {**_facts(agent, options), "run_id": run_id})
+        words = asynchronous(await arun(read(lambda: kept.words)))
+        async with words.turn(take=[]):
+            await arun(read(lambda: settle(self.store, kept)))
+            await arun(read(lambda: refuse_known(kept, run_id)))
+            key = showing.shown_key(kept)
+            aside = await arun(read(lambda: self.store.session(key)))
+            starting = asynchronous(aside).turn(prompt, format=showing.FORMAT)
+            async with starting as turn:
+                push: Any = None
+                named = {"session_id": session_id, "run_id": run_id, **options}
+                events = agent.arun(input, stream=True, stream_events=True, **named)
+                async for event in events:
+                    seen = ShownEvent(event, run_id)
+                    if seen.text:
+                        push = push or turn.stream()
+                        await push.push(seen.text)
+                    elif seen.call is not None:
+                        push = push and await push.close()
+                        await turn.call(*_called(seen.call))
+                    elif seen.result is not None:
+                        await turn.result(*_answered(seen.result))
+                    if stream_events or seen.is_told:
+                        yield event
+                if push is not None:
+                    await push.close()
+            await arun(read(lambda: settle(self.store, kept)))
+
+    def _run_id(self, request_id: str | None) -> str:
+        if request_id is None:
+            return self.store._work.world.chance(16).hex()
+        if not isinstance(request_id, str) or not request_id:
+            given = kind_of(request_id)
+            raise BadArgument(parameter="request_id", takes="a text", given=given)
+        return request_id
+
+
+def _facts(agent: Any, options: Block) -> Block:
+    """Whose run it is, for the case that Agno can't say it any more."""
+    kind = type(agent).__name__.lower()
+    component = "team" if "team" in kind else "agent"
+    return {
+        f"{component}_id": getattr(agent, "id", None),
+        f"{component}_name": getattr(agent, "name", None),
+        "user_id": options.get("user_id"),
+        "session_type": component,
+    }
+
+
+def _called(tool: Any) -> tuple[str, Any, str]:
+    return tool.tool_name, tool.tool_args or {}, tool.tool_call_id
+
+
+def _answered(tool: Any) -> tuple[str, str, bool]:
+    return tool.tool_call_id, str(tool.result), bool(tool.tool_call_error)

@@ -1,0 +1,443 @@
+"""`HoldfastDb` under real agents of Agno, with a model on loopback; laws that its own databases are
+run through beside ours.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agno.agent import Agent
+from agno.db.base import SessionType
+from agno.db.in_memory import InMemoryDb
+from agno.db.sqlite import SqliteDb
+from agno.models.message import Message
+from agno.models.openai import OpenAIChat
+from agno.run.agent import RunOutput
+from agno.run.base import RunStatus
+from agno.session import AgentSession, TeamSession
+from agno.team import Team
+from pages import example
+
+import holdfast
+from holdfast.adapters.agno import HoldfastDb
+from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded, TurnInterrupted
+from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
+from holdfast.testing.adapters.damage import spoil_last_message
+from holdfast.testing.oracle import judge
+from procs import child
+
+WATER = [("water", {"row": 7})]
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    with serve() as made:
+        for number in range(1, 10):
+            made.answer(f"ask-{number:02d}", ScriptedAnswer(("Ye", "s.")))
+        yield made
+
+
+@pytest.fixture
+def db(where: str) -> HoldfastDb:
+    return HoldfastDb(where)
+
+
+@pytest.fixture(params=["memory", "sqlite file", "holdfast"])
+def any_db(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "memory":
+        return InMemoryDb()
+    if request.param == "sqlite file":
+        return SqliteDb(db_file=str(tmp_path / "agno.db"))
+    return HoldfastDb(tmp_path / "holdfast.db")
+
+
+def water(row: int) -> str:
+    """Waters a row."""
+    return f"row {row} was watered"
+
+
+def gardener(provider: ScriptedProvider, db: Any, **options: Any) -> Agent:
+    model = OpenAIChat(id="gpt-test", base_url=f"{provider.url}/v1", api_key="none", max_retries=0)
+    given = {"tools": [water], "add_history_to_context": True, "num_history_runs": 50, **options}
+    return Agent(id="gardener", name="Gardener", model=model, db=db, telemetry=False, **given)
+
+
+def a_run(name: str, *words: str, **facts: Any) -> RunOutput:
+    messages = []
+    for number, text in enumerate(words):
+        role = "assistant" if number % 2 else "user"
+        messages.append(Message(id=f"{name}-{number}", role=role, content=text))
+    facts = {"agent_id": "gardener", "session_id": "k", "status": RunStatus.completed, **facts}
+    return RunOutput(run_id=name, messages=messages, content=words[-1], **facts)
+
+
+def a_session(name: str = "k", **facts: Any) -> AgentSession:
+    return AgentSession(session_id=name, **{"agent_id": "gardener", "user_id": "ann", **facts})
+
+
+def texts(db: HoldfastDb, session_id: str = "k") -> list[tuple[str, str]]:
+    return [(message.role, message.text) for message in db.session(session_id).transcript()]
+
+
+def test_a_session_and_its_runs_come_back_as_they_were(any_db: Any) -> None:
+    row = a_session(session_data={"session_state": {"n": 1}}, metadata={"m": [1, None]})
+    run = a_run("r1", "Hello", "Hi.", metadata={"odd": {"deep": [True]}})
+    assert any_db.get_session("k", SessionType.AGENT) is None
+    any_db.upsert_session(row)
+    any_db.upsert_run(run, "k", run_index=0)
+    found = any_db.get_session("k", SessionType.AGENT, user_id="ann")
+    assert (found.session_data, found.metadata) == (row.session_data, row.metadata)
+    # Agno itself puts an empty list of events into what it loads.
+    assert [each.to_dict() for each in found.runs] == [{**run.to_dict(), "events": []}]
+    assert [m.content for m in found.get_messages()] == ["Hello", "Hi."]
+    assert any_db.get_session("k", user_id="bob") is None
+    # The row again drops no run; a run again takes its own place.
+    any_db.upsert_session(a_session(session_data={"session_state": {"n": 2}}))
+    any_db.upsert_run(a_run("r2", "And?"), "k", run_index=1)
+    any_db.upsert_run(a_run("r1", "Hello", "Hi there."), "k", run_index=0)
+    found = any_db.get_session("k")
+    assert [run.run_id for run in found.runs] == ["r1", "r2"]
+    assert [m.content for m in found.get_messages()] == ["Hello", "Hi there.", "And?"]
+    assert found.session_data == {"session_state": {"n": 2}}
+    assert [run.run_id for run in any_db.get_session("k", runs_limit=1).runs] == ["r2"]
+
+
+def test_a_row_is_its_owners(any_db: Any) -> None:
+    any_db.upsert_session(a_session())
+    assert any_db.upsert_session(a_session(user_id="bob")) is None
+    assert any_db.get_session("k").user_id == "ann"
+    assert any_db.delete_session("k", user_id="bob") is False
+    assert any_db.delete_session("k", user_id="ann") is True
+    assert any_db.get_session("k") is None
+    assert any_db.delete_session("k") is False
+    any_db.upsert_session(a_session(user_id="bob"))
+    assert any_db.get_session("k").runs in (None, [])
+
+
+def test_sessions_are_found_named_and_counted(any_db: Any) -> None:
+    for number in range(5):
+        owner = "ann" if number < 3 else "bob"
+        session = a_session(f"s{number}", user_id=owner, created_at=100 + number)
+        any_db.upsert_session(session)
+    any_db.upsert_session(TeamSession(session_id="t", team_id="crew", created_at=200))
+    any_db.rename_session("s1", SessionType.AGENT, "The dry rows")
+    assert {s.session_id for s in any_db.get_sessions(SessionType.AGENT, user_id="ann")} == {
+        "s0",
+        "s1",
+        "s2",
+    }
+    [named] = any_db.get_sessions(SessionType.AGENT, session_name="dry")
+    assert named.session_id == "s1"
+    [team] = any_db.get_sessions(SessionType.TEAM, component_id="crew")
+    assert isinstance(team, TeamSession)
+    order = {"sort_by": "created_at", "sort_order": "asc"}
+    found, total = any_db.get_sessions(
+        SessionType.AGENT, limit=2, page=2, deserialize=False, **order
+    )
+    assert ([each["session_id"] for each in found], total) == (["s2", "s3"], 5)
+    assert len(any_db.get_sessions(SessionType.AGENT, start_timestamp=103)) == 2
+    any_db.delete_sessions(["s0", "s1"])
+    assert len(any_db.get_sessions(SessionType.AGENT)) == 3
+
+
+def test_runs_are_found_and_deleted_by_themselves(any_db: Any) -> None:
+    for name in ("k", "other"):
+        any_db.upsert_session(a_session(name))
+    any_db.upsert_run(a_run("r1", "one"), "k", run_index=0)
+    any_db.upsert_run(a_run("r2", "two", status=RunStatus.error), "k", run_index=1)
+    any_db.upsert_run(a_run("r3", "three", session_id="other"), "other", run_index=0)
+    assert any_db.get_run("r3").content == "three"
+    assert any_db.get_run("r9") is None
+    assert {run.run_id for run in any_db.get_runs(session_id="k")} == {"r1", "r2"}
+    [failed] = any_db.get_runs(status=RunStatus.error)
+    assert failed.run_id == "r2"
+    assert any_db.delete_run("r1") is True
+    assert any_db.delete_run("r1") is False
+    any_db.delete_runs(["r3"])
+    assert [run.run_id for run in any_db.get_runs()] == ["r2"]
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_a_run_is_stored_with_each_message_once(
+    db: HoldfastDb, provider: ScriptedProvider, is_streamed: bool
+) -> None:
+    first = ScriptedAnswer(("Let ", "me. "), WATER)
+    provider.answer("ask-01", first, ScriptedAnswer(("Do", "ne.")))
+    agent = gardener(provider, db)
+    if is_streamed:
+        shown = ""
+        for event in db.stream(agent, "ask-01: water", session_id="k"):
+            shown += event.content if event.event == "RunContent" else ""
+        assert shown == "Let me. Done."
+    else:
+        agent.run("ask-01: water", session_id="k")
+    agent.run("ask-02: and?", session_id="k")
+    said = [each for each in texts(db) if each[0] != "system"]
+    assert said == [
+        ("user", "ask-01: water"),
+        ("assistant", "Let me. "),
+        ("tool", "row 7 was watered"),
+        ("assistant", "Done."),
+        ("user", "ask-02: and?"),
+        ("assistant", "Yes."),
+    ]
+    assert [asked.problems for asked in provider.asked] == [()] * 3
+    # What was shown is not kept twice.
+    assert list(db.store.session("agno.shown:k").transcript()) == []
+    assert [hit.role for hit in db.store.search("watered")] == ["tool"]
+    assert judge(db.store) == []
+
+
+def test_words_are_durable_before_they_are_yielded(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("one ", "two ", "three")))
+    words = ""
+    for event in db.stream(gardener(provider, db), "ask-01", session_id="k", request_id="r1"):
+        words += event.content if event.event == "RunContent" else ""
+        stored = ""
+        for told in db.store.session("agno.shown:k").follow():
+            stored += told.text if told.kind == "chunk" else ""
+            if len(stored) >= len(words):
+                break
+        assert stored[: len(words)] == words
+
+
+@pytest.mark.parametrize("how", ["cancelled", "left", "left, sync"])
+def test_a_run_that_is_given_up_leaves_what_was_shown(
+    db: HoldfastDb, provider: ScriptedProvider, how: str
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("one ", "two ", "three"), stalls_after=2))
+    agent = gardener(provider, db)
+    words: list[str] = []
+
+    async def ask(is_done: asyncio.Event) -> None:
+        async for event in db.astream(agent, "ask-01", session_id="k"):
+            words.append(event.content if event.event == "RunContent" else "")
+            if "".join(words) == "one two ":
+                is_done.set()
+                if how == "left":
+                    return
+
+    async def run() -> None:
+        is_done = asyncio.Event()
+        task = asyncio.create_task(ask(is_done))
+        await is_done.wait()
+        if how == "cancelled":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await asyncio.wait([task])
+        provider.go_on.set()
+
+    if how == "left, sync":
+        for event in db.stream(agent, "ask-01", session_id="k"):
+            words.append(event.content if event.event == "RunContent" else "")
+            if "".join(words) == "one two ":
+                break
+        provider.go_on.set()
+    else:
+        asyncio.run(run())
+    agent.run("ask-02", session_id="k")
+    said = [words for role, words in texts(db) if role != "system"]
+    assert said == ["ask-01", "one two ", "ask-02", "Yes."]
+    assert provider.asked[-1].problems == ()
+    assert judge(db.store) == []
+
+
+def test_what_was_shown_before_a_kill_is_what_the_next_model_is_told(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    place = str(tmp_path / "agents.db")
+    provider.answer("ask-01", ScriptedAnswer(("one ", "two ", "three"), stalls_after=2))
+    script = f"""
+        from agno.agent import Agent
+        from agno.models.openai import OpenAIChat
+        from holdfast.adapters.agno import HoldfastDb
+        db = HoldfastDb({place!r})
+        model = OpenAIChat(id="m", base_url={provider.url + "/v1"!r}, api_key="none")
+        agent = Agent(id="gardener", model=model, db=db, telemetry=False)
+        words = ""
+        for event in db.stream(agent, "ask-01", session_id="k", user_id="ann"):
+            words += event.content if event.event == "RunContent" else ""
+            if words == "one two ":
+                say("shown")
+    """
+    with child(script) as process:
+        process.wait_for("shown")
+        process.kill()
+    provider.go_on.set()
+    db = HoldfastDb(place)
+    # It was the first run of its session: that is there, too.
+    found = db.get_session("k", user_id="ann")
+    assert [message.content for message in found.get_messages()] == ["ask-01", "one two "]
+    assert found.runs[0].metadata == {"interrupted": True}
+    gardener(provider, db).run("ask-02", session_id="k", user_id="ann")
+    assert "one two " in provider.asked[-1].words
+    assert provider.asked[-1].problems == ()
+    assert judge(db.store) == []
+
+
+def test_a_model_that_fails_leaves_prompt_and_words(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    broken = gardener(provider, db)
+    broken.model.base_url = "http://127.0.0.1:9/v1"
+    list(db.stream(broken, "ask-01", session_id="k"))
+    found = db.get_session("k")
+    assert [run.status for run in found.runs] == [RunStatus.error, RunStatus.completed]
+    assert [message.content for message in found.get_messages()] == ["ask-01"]
+
+
+def test_the_same_request_is_answered_once(db: HoldfastDb, provider: ScriptedProvider) -> None:
+    agent = gardener(provider, db)
+    list(db.stream(agent, "ask-01", session_id="k", request_id="r1"))
+    with pytest.raises(AlreadyAccepted):
+        list(db.stream(agent, "ask-01", session_id="k", request_id="r1"))
+    list(db.stream(agent, "ask-01", session_id="k", request_id="r2"))
+    assert len(provider.asked) == 2
+    assert len([1 for role, _ in texts(db) if role == "user"]) == 2
+
+
+def test_a_run_in_a_session_that_was_deleted_is_refused(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("one ", "two ", "three"), stalls_after=2))
+    agent = gardener(provider, db)
+    agent.run("ask-02", session_id="k")
+    words = ""
+    with pytest.raises((SessionEnded, TurnInterrupted)):
+        for event in db.stream(agent, "ask-01", session_id="k"):
+            words += event.content if event.event == "RunContent" else ""
+            if words == "one two ":
+                assert HoldfastDb(db.store).delete_session("k")
+                provider.go_on.set()
+    assert db.get_session("k") is None
+    # The protocol alone: whoever has loaded the old one stores nothing in the new one.
+    other = HoldfastDb(db.store)
+    for each in (db, other):
+        each.upsert_session(a_session())
+        each.get_session("k")
+    other.delete_session("k")
+    other.upsert_session(a_session())
+    with pytest.raises(SessionEnded):
+        db.upsert_run(a_run("r9", "late"), "k")
+    with pytest.raises(SessionEnded):
+        db.upsert_session(a_session())
+    assert other.get_session("k").runs in (None, [])
+
+
+def test_runs_of_one_session_wait_for_each_other(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    for number in range(6):
+        provider.answer(f"ask-{number}", ScriptedAnswer((f"w{number}-", "a ", "b")))
+
+    def ask(*numbers: int) -> None:
+        agent = gardener(provider, HoldfastDb(db.store))
+        for number in numbers:
+            list(agent.db.stream(agent, f"ask-{number}", session_id="k"))
+
+    async def aask() -> None:
+        agent = gardener(provider, db)
+        for number in (4, 5):
+            async for _ in db.astream(agent, f"ask-{number}", session_id="k"):
+                pass
+
+    threads = [threading.Thread(target=ask, args=(0, 1))]
+    threads.append(threading.Thread(target=ask, args=(2, 3)))
+    threads.append(threading.Thread(target=lambda: asyncio.run(aask())))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = [message.content for message in db.get_session("k").get_messages()]
+    assert len(said) == 12
+    for at in range(0, 12, 2):
+        assert said[at + 1] == f"w{said[at][-1]}-a b"
+
+
+def test_a_team_and_its_members_are_kept(db: HoldfastDb, provider: ScriptedProvider) -> None:
+    member = gardener(provider, None)
+    team = Team(id="crew", members=[member], model=member.model, db=db, telemetry=False)
+    shown = ""
+    for event in db.stream(team, "ask-01", session_id="k"):
+        shown += event.content if event.event == "TeamRunContent" else ""
+    assert shown == "Yes."
+    found = db.get_session("k")
+    assert isinstance(found, TeamSession)
+    assert [message.content for message in found.get_messages(skip_roles=["system"])] == [
+        "ask-01",
+        "Yes.",
+    ]
+
+
+def test_a_record_that_cannot_be_read_takes_nothing_but_itself(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    db = HoldfastDb(place)
+    db.upsert_session(a_session())
+    db.upsert_run(a_run("r1", "one", "two"), "k")
+    db.upsert_run(a_run("r2", "three", "four"), "k")
+    with holdfast.open(place) as store:
+        newest = store.sessions(limit=1)[0].key
+    spoil_last_message(place)
+    found = HoldfastDb(place).get_session("k")
+    said = [message.content for message in found.get_messages()]
+    assert said[:3] == ["one", "two", "three"]
+    assert newest == "agno:k" or said[3] == "four"
+
+
+def test_what_is_no_session_is_asked_of_the_database_beside(tmp_path: Path) -> None:
+    alone = HoldfastDb(tmp_path / "agents.db")
+    with pytest.raises(NotImplementedError, match="beside"):
+        alone.get_user_memories(user_id="ann")
+    with pytest.raises(NotImplementedError, match="beside"):
+        alone.clear_memories()
+    both = HoldfastDb(tmp_path / "agents.db", beside=SqliteDb(db_file=str(tmp_path / "agno.db")))
+    assert both.get_user_memories(user_id="ann") == []
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "text", {"role": "user"}])
+def test_what_is_no_session_or_run_is_refused(db: HoldfastDb, wrong: Any) -> None:
+    with pytest.raises((BadArgument, AttributeError)):
+        db.upsert_session(wrong)
+    with pytest.raises(BadArgument):
+        db.upsert_run(wrong, "k")
+    with pytest.raises(BadArgument):
+        db.get_session(wrong if wrong != "text" else "")
+    assert list(db.store.sessions()) == []
+
+
+def test_it_may_be_subclassed(where: str, provider: ScriptedProvider) -> None:
+    class Counting(HoldfastDb):
+        runs = 0
+
+        def upsert_run(self, run: Any, session_id: str, **more: Any) -> None:
+            self.runs += 1
+            super().upsert_run(run, session_id, **more)
+
+    counting = Counting(where)
+    gardener(provider, counting).run("ask-01", session_id="k")
+    assert counting.runs == 1
+
+
+def test_another_store_is_taken_over_and_back_as_the_page_says(
+    db: HoldfastDb, tmp_path: Path
+) -> None:
+    theirs = SqliteDb(db_file=str(tmp_path / "a.db"))
+    back = SqliteDb(db_file=str(tmp_path / "b.db"))
+    theirs.upsert_session(a_session())
+    theirs.upsert_run(a_run("r1", "one", "two"), "k", run_index=0)
+    code = example("agno.md", "old.get_sessions")
+    for _ in range(2):
+        exec(code, {"old": theirs, "db": db})
+    exec(code, {"old": db, "db": back})
+    for each in (db, back):
+        [found] = each.get_sessions()
+        assert [run.to_dict()["messages"] for run in found.runs] == [
+            a_run("r1", "one", "two").to_dict()["messages"]
+        ] or [m.content for m in found.get_messages()] == ["one", "two"]
+    assert len(texts(db)) == 2
