@@ -32,6 +32,8 @@ class InvocationTurn:
         self._stream: PushStream | None = None
         self._failed: str | None = None
         self._shown: list[str] = []
+        self._facts: list[Any] = []
+        self._finished: list[PushStream] = []
         self.event_id: str | None = None
         """The caller's name for what is added next."""
 
@@ -52,10 +54,16 @@ class InvocationTurn:
         turn._work.watch_block(self)
         return self
 
-    @property
-    def began_at(self) -> int:
-        """The seq of the entry that began its turn."""
-        return self._log.log().turns[self._work.number].seq
+    def follows_entry(self, seq: int) -> bool:
+        """Whether this invocation began right after this entry."""
+        return self._log.log().turns[self._work.number].seq == seq + 1
+
+    def follows(self, last: "InvocationTurn") -> bool:
+        """Whether nothing was said between another invocation and this one."""
+        log = self._log.log()
+        with self._log.lock:
+            said = log.natural
+        return bool(said) and said[-1].turn == last._work.number and last.is_whole
 
     async def model_called(self) -> None:
         """The model is asked, in this invocation perhaps again: what a failed attempt has shown
@@ -72,10 +80,15 @@ class InvocationTurn:
             await session.label(failed, visible_to_model=False)
 
     async def push(self, chunk: Any) -> None:
-        """Returns when this event of the model is durable."""
+        """Returns when this event of the model is durable, if it shows anything."""
         if self._stream is None:
             self._stream = PushStream(self._work, NAME)
             self._shown.clear()
+            self._facts.clear()
+        if "messageStop" in chunk or "metadata" in chunk:
+            # Strands makes its message next, and these facts go with it.
+            self._facts.append(chunk)
+            return
         opened = self._stream._open
         opened.begin(self._stream, chunk)
         self._shown.append(await arun(opened.push(chunk)))
@@ -104,15 +117,27 @@ class InvocationTurn:
         stream = self._stream
         if stream is not None and message_of(record).get("role") == "assistant":
             self._stream = None
-            # What was shown is in the journal; its whole message takes its place.
-            with stream._open.stream.lock:
-                stream._open.stream._assembly.fold([("done", 0, record)])
-            stream.close()
+            self._close(stream, record)
         elif self.event_id is not None:
             event_id, self.event_id = self.event_id, None
             run(_accepted(self._work, record, event_id))
         else:
             run(add(self._work, record, NAME))
+
+    def _close(self, stream: PushStream, record: Record) -> None:
+        """What was shown is in the journal; its whole message takes its place."""
+        opened = stream._open
+        with opened.stream.lock:
+            assembly = opened.stream._assembly
+            for chunk in self._facts:
+                assembly.fold(assembly.take(chunk))
+            assembly.fold([("done", 0, record)])
+        if speak(record, NAME).note.calls:
+            stream.close()  # before the tools are run (I-22)
+        else:
+            # Nothing more is shown of it: it is stored with what the turn stores next.
+            opened.finish()
+            self._finished.append(stream)
 
     def leave_later(self, error: BaseException | None) -> None:
         """As `leave`, for one who can't wait for that."""

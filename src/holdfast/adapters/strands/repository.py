@@ -6,11 +6,18 @@ strands.agent:SESSION:AGENT    the state of an agent, of its conversation manage
 strands.multi:SESSION:ID       the state of a graph or a swarm
 """
 
+import dataclasses
 from typing import Any
 
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
-from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+from strands.types.session import (
+    Session,
+    SessionAgent,
+    SessionMessage,
+    SessionType,
+    decode_bytes_values,
+)
 
 from holdfast.adapters.framework import (
     GivenStore,
@@ -32,6 +39,7 @@ from holdfast.formats.frameworks.strands import NAME
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.store import Store
 
+_FIELDS = {field.name for field in dataclasses.fields(SessionMessage)}
 SESSION, AGENT, MULTI = "strands.session", "strands.agent", "strands.multi"
 
 
@@ -249,8 +257,12 @@ class HoldfastRepository(SessionRepository):
 
 
 def _session_message(listed: ListedMessage) -> SessionMessage:
-    message: SessionMessage = SessionMessage.from_dict(listed.record)
-    return message
+    # As its `from_dict` does it, which looks up the names of the fields for each of them.
+    known = {}
+    for name, value in listed.record.items():
+        if name in _FIELDS:
+            known[name] = decode_bytes_values(value)
+    return SessionMessage(**known)
 
 
 def _record(session_message: Any) -> Record:

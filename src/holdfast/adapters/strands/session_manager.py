@@ -10,7 +10,6 @@ AfterInvocation       the state is stored, and the turn ends
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +55,9 @@ class HoldfastSessionManager(RepositorySessionManager):
         # A repository of its own: it knows which session this manager means.
         given = store.store if isinstance(store, HoldfastRepository) else store
         self._repository = HoldfastRepository(given)
+        # Where each agent was read, and the last invocation of it that went well.
         self._heads: dict[str, int] = {}
+        self._last: dict[str, InvocationTurn] = {}
         self._invocations: dict[str, Any] = {}
         super().__init__(session_id, self._repository, **kwargs)
 
@@ -92,9 +93,7 @@ class HoldfastSessionManager(RepositorySessionManager):
         run = await InvocationTurn.begin(messages, event_id)
         try:
             self._repository.runs[self.session_id, agent.agent_id] = run
-            began = await asyncio.to_thread(lambda: run.began_at)
-            if began != self._heads.get(agent.agent_id, -1) + 1:
-                await asyncio.to_thread(self._read_again, agent, event.messages)
+            await asyncio.to_thread(self._catch_up, run, agent, event.messages)
             run.event_id = event_id
         except BaseException as error:
             self._repository.runs.pop((self.session_id, agent.agent_id), None)
@@ -116,6 +115,13 @@ class HoldfastSessionManager(RepositorySessionManager):
         goes_on = self._invocations.get(agent.agent_id) is invocation
         self._invocations[agent.agent_id] = invocation
         return None if goes_on else str(named)
+
+    def _catch_up(self, run: InvocationTurn, agent: Any, given: Any) -> None:
+        last = self._last.pop(agent.agent_id, None)
+        head = self._heads.pop(agent.agent_id, -1)
+        is_known = run.follows_entry(head) if last is None else run.follows(last)
+        if not is_known:
+            self._read_again(agent, given)
 
     def _read_again(self, agent: Any, given: Any) -> None:
         """Others have said something since, or a stream was cut: the agent goes on from there."""
@@ -211,10 +217,8 @@ class HoldfastSessionManager(RepositorySessionManager):
             raise
         if run is not None:
             await run.leave(error)
-        with suppress(HoldfastError):
-            head = await asyncio.to_thread(self._messages(agent).session.head)
-            whole = run is None or run.is_whole
-            self._heads[agent.agent_id] = head if whole and error is None else -1
+            if error is None:
+                self._last[agent.agent_id] = run
 
     def _begin_multi_agent(self, event: Any) -> None:
         self.initialize_multi_agent(event.source)

@@ -454,7 +454,9 @@ def already(
     if is_no_session:
         standing = f"it went on to session `{place}`, which is not in this store"
     elif stay is None:
-        standing = "the log of that session does not have it: `holdfast doctor` tells more"
+        standing = (
+            "the log of that session does not have it: `holdfast doctor` tells more"
+        )
     elif stay.turn is not None:
         taker = turn_id(place, stay.turn)
         standing = "a turn took it, and there is nothing more to do"

@@ -1,0 +1,90 @@
+"""Strands' `FileSessionManager`, which never syncs, and `HoldfastSessionManager`, each with Strands' agent
+and a model that answers at once, in one piece.
+"""
+
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+
+AGENT = "gardener"
+
+
+def _model() -> Any:
+    from strands.models import Model
+
+    class Prompt(Model):
+        """A model that has its answer ready."""
+
+        def update_config(self, **config: Any) -> None:
+            return
+
+        def get_config(self) -> Any:
+            return {}
+
+        def structured_output(self, *given: Any, **more: Any) -> Any:
+            raise NotImplementedError
+
+        async def stream(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
+            yield {"messageStart": {"role": "assistant"}}
+            yield {"contentBlockDelta": {"delta": {"text": SAID}}}
+            yield {"contentBlockStop": {}}
+            yield {"messageStop": {"stopReason": "end_turn"}}
+
+    return Prompt()
+
+
+class AgentSession:
+    """An agent in a session."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self._made: Any = None
+
+    @property
+    def _agent(self) -> Any:
+        from strands import Agent
+
+        if self._made is None:
+            self._made = Agent(
+                model=_model(),
+                session_manager=self._manager,
+                agent_id=AGENT,
+                callback_handler=None,
+            )
+        return self._made
+
+    async def turn(self) -> None:
+        await self._agent.invoke_async(ASKED)
+
+    async def fill(self, turns: int) -> None:
+        for _ in range(turns):
+            for role, text in (("user", ASKED), ("assistant", SAID)):
+                message = {"role": role, "content": [{"text": text}]}
+                self._manager.append_message(message, self._agent)
+
+    async def load(self) -> int:
+        from strands.session.repository_session_manager import RepositorySessionManager
+
+        manager: RepositorySessionManager = self._manager
+        manager.session_repository.read_agent(manager.session_id, AGENT)
+        return len(manager.session_repository.list_messages(manager.session_id, AGENT))
+
+
+def own(key: str, folder: Path) -> AgentSession:
+    from strands.session.file_session_manager import FileSessionManager
+
+    return AgentSession(FileSessionManager(key, storage_dir=str(folder / "sessions")))
+
+
+def ours(key: str, folder: Path) -> AgentSession:
+    from holdfast.adapters.strands import HoldfastSessionManager
+
+    return AgentSession(HoldfastSessionManager(key, folder / "holdfast.db"))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    compare(own, ours)
