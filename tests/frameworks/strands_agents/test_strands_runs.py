@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scripted import ScriptedModel, words_of
 from strands import Agent, tool
-from strands.hooks import AfterModelCallEvent
+from strands.hooks import AfterModelCallEvent, BeforeToolCallEvent
 from strands.multiagent import GraphBuilder
 
 import holdfast
@@ -235,3 +235,21 @@ def test_a_graph_goes_on_where_it_was(where: str) -> None:
     state = HoldfastRepository(where).read_multi_agent("graphs", "g")
     assert state is not None and sorted(state["completed_nodes"]) == ["n1", "n2"]
     graph(["done"])  # it is restored
+
+
+def test_an_interrupt_is_answered_by_another_process(where: str) -> None:
+    def ask(event: BeforeToolCallEvent) -> None:
+        if event.interrupt("approval", reason="May I look?") != "yes":
+            event.cancel_tool = "no"
+
+    agent = agent_on(where, ["Hm. ", CALL], tools=[look])
+    agent.add_hook(ask)
+    result = agent("What is there?")
+    assert result.stop_reason == "interrupt"
+    other = agent_on(where, ["A cat."], tools=[look])
+    other.add_hook(ask)
+    answer = {"interruptId": result.interrupts[0].id, "response": "yes"}
+    assert str(other([{"interruptResponse": answer}])).strip() == "A cat."
+    told = [text for _, _, text in transcript(where)]
+    assert told == ["What is there?", "Hm. ", "a cat at home", "A cat."]
+    assert agent_on(where, tools=[look]).messages == other.messages

@@ -1,6 +1,5 @@
 """Where a row is played: a provider, an empty folder, and players in processes of their own."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -116,7 +115,9 @@ class RowSetup:
 def set_up(by: PlayedBy) -> Iterator[RowSetup]:
     """A row set up for the time of a `with` block; what runs at its end is killed."""
     with TemporaryDirectory(prefix="holdfast-row-") as folder, serve() as provider:
-        made = RowSetup(by, Path(folder), provider, session=f"orchard-{os.getpid()}")
+        # Of its own, too, where all rows are played in one database.
+        session = f"orchard-{Path(folder).name}"
+        made = RowSetup(by, Path(folder), provider, session=session)
         try:
             yield made
         finally:
