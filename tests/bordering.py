@@ -73,6 +73,7 @@ RIGHT: dict[str, Any] = {
     "messages": [{"role": "user", "content": "x"}],
     "summary": "in short",
     "keep_turns": 1,
+    "index": 0,
     "at": None,
     "approved": True,
     "by": "ann",

@@ -3,7 +3,7 @@ own (I-22).
 """
 
 from holdfast.domain.message import CallNote, MessageNote
-from holdfast.runtime.turns.turn_calls import CallBook
+from holdfast.runtime.turns.call_book import CallBook
 
 
 def made(*ids: str) -> MessageNote:

@@ -30,6 +30,11 @@ class Verdict(msgspec.Struct, frozen=True):
     ask: Ask | None = None
     why: str = ""
 
+    @property
+    def place(self) -> Place | None:
+        """The call that was asked about."""
+        return None if self.ask is None else _place(self.ask)
+
 
 def digests_of(name: str, arguments: str) -> tuple[str, str]:
     """What an approval of this call may be bound to: its name and what its arguments say, however
@@ -74,6 +79,7 @@ def judge_call(
     here: Here | None = None,
     was_asked: bool = False,
     answered: Collection[Place] = (),
+    named: Place | None = None,
 ) -> Verdict:
     """What is to be done about a call with one of these digests.
 
@@ -81,9 +87,12 @@ def judge_call(
     `made`: the digests of the calls of this id that the model has made in this turn and nobody has
     started; None when there are none. `was_asked`: somebody was asked about this id where `asks` do
     not tell of it, before a reset or a rewind. `answered`: places of calls that have an outcome.
+    `named`: the place of the call that is meant, if its caller has said that.
     """
     is_made = made is not None
     fitting = [ask for ask in asks if ask.digest in digests]
+    # The one that is meant comes before all others.
+    fitting.sort(key=lambda ask: _place(ask) == named)
     standing = unanswered(asks, answered)
     # The latest: an id is reused, and an earlier approval was for an earlier call.
     for ask in reversed(fitting):
@@ -108,9 +117,13 @@ def judge_call(
     return Verdict("refuse", why="it was started in this turn already")
 
 
+def _place(ask: Ask) -> Place:
+    return ask.message, ask.index
+
+
 def unanswered(asks: Sequence[Ask], answered: Collection[Place]) -> list[Ask]:
     """Those that are still questions: a call that has an outcome is neither approved nor run."""
-    return [ask for ask in asks if (ask.message, ask.index) not in answered]
+    return [ask for ask in asks if _place(ask) not in answered]
 
 
 def _is_another(
@@ -145,6 +158,6 @@ def _why(
     last = fitting[-1]
     if last.approved is False:
         return "it was denied"
-    if (last.message, last.index) in answered:
+    if _place(last) in answered:
         return "it is done"
     return "its approval was used"

@@ -20,16 +20,25 @@ CallState = Literal[
 ]
 
 
+Place = tuple[str, int]
+"""A call by the id of its message and its index among the calls of that."""
+
+
 class CallId(str):
     """The id of a call that was stored: text. With `waiting`, the call waits for approval and must
-    not be run yet.
+    not be run yet. Models use ids again, so `place` says which call it is of: by the id of the
+    message that makes it, and its index among the calls of that.
     """
 
     waiting: bool = False
+    place: Place | None = None
 
-    def __new__(cls, id: str, *, waiting: bool = False) -> "CallId":
+    def __new__(
+        cls, id: str, *, waiting: bool = False, place: Place | None = None
+    ) -> "CallId":
         made = super().__new__(cls, id)
         made.waiting = waiting
+        made.place = place
         return made
 
 
@@ -57,8 +66,11 @@ class Ask(msgspec.Struct):
         return self.approved is not False and self.started_in is None
 
 
-Place = tuple[str, int]
-"""A call by the id of its message and its index among the calls of that."""
+def place_of(call_id: str | None) -> Place | None:
+    """The call that an id names, if it says more than plain text does."""
+    return call_id.place if isinstance(call_id, CallId) else None
+
+
 Asks = Mapping[Place, Ask]
 _NO_ASKS: Asks = {}
 _NOTHING_SAID: Mapping[str, Sequence[str]] = {}
@@ -91,7 +103,8 @@ class TurnRecord(msgspec.Struct):
 class ToolCall(msgspec.Struct, frozen=True):
     """A tool call that the model or the agent made, and what became of it. `message` is the id of
     the message that makes it, `outcome` the id of the one that answers it; `turn` is the number of
-    the turn; `arguments` is JSON text as it was said.
+    the turn; `arguments` is JSON text as it was said. `index` is its place among the calls of its
+    message, from 0.
     """
 
     call_id: str
@@ -101,17 +114,20 @@ class ToolCall(msgspec.Struct, frozen=True):
     state: CallState
     outcome: str | None = None
     arguments: str = ""
+    index: int = 0
 
 
 class CallToRun(msgspec.Struct, frozen=True):
     """A tool call that is to be run now. `arguments` are parsed, or text where the model said no
-    JSON; `message` is the id of the message that makes the call.
+    JSON; `message` is the id of the message that makes the call, `index` its place among the calls
+    of that message, from 0. `call_id` names just this call, though others may have the same id.
     """
 
-    call_id: str
+    call_id: CallId
     name: str
     arguments: Any
     message: str
+    index: int = 0
 
 
 def addresses(messages: Messages, own: str | None) -> list[str]:
@@ -150,6 +166,7 @@ def tool_calls(
                     _state(message.turn, outcome, running, ask),
                     outcome.id if outcome else None,
                     "".join(arguments),
+                    index,
                 )
             )
     return calls

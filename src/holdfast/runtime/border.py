@@ -37,6 +37,7 @@ from holdfast.domain.arguments import (
 )
 from holdfast.domain.inbox import NamedMessage
 from holdfast.domain.reset_policy import Policy
+from holdfast.domain.turn import CallId
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
 
@@ -180,6 +181,12 @@ def _messages_named(parameter: str, value: Any) -> Any:
     return tuple(wanted)
 
 
+def _call_id(parameter: str, value: Any) -> Any:
+    text = _CALL_ID(parameter, value)
+    # One of ours also says which call it is of, where several have the same id.
+    return value if type(value) is CallId else text
+
+
 def _labels(parameter: str, value: Any) -> Any:
     takes = "labels by name, values of JSON"
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value):
@@ -226,13 +233,15 @@ RULES: dict[str, Rule] = {
     "event_id": _ID,
     "platform_id": _ID,
     "reply_to": _ID,
-    "call_id": _CALL_ID,
+    "call_id": _call_id,
     "by": _ID,
     "name": text,
     # Words
     "text": text,
     "reason": text,
     "message": anything,
+    "Session.decide.message": _MESSAGE_ID,
+    "Turn.result.message": _MESSAGE_ID,
     "messages": kind(
         "a list of messages", Sequence, unless=(str, bytes, bytearray, memoryview)
     ),
@@ -269,6 +278,7 @@ RULES: dict[str, Rule] = {
     "claim_s": number("seconds", above=0, most=LEASE_MAX_S),
     "days": number("days", above=0, most=DAYS_MAX),
     "keep_turns": whole(),
+    "index": whole(),
     "limit": whole(1, PAGE_MAX),
     "Store.outbox.limit": whole(1),
     "Session.transcript.limit": whole(),

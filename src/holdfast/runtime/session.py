@@ -196,12 +196,13 @@ class Session:
         *,
         by: str | int,
         message: str | None = None,
+        index: int | None = None,
     ) -> None:
         """Answers a call that waits for approval. An approval is for its exact arguments, and is
-        used once. `message` is the id of the message that makes the call, where several calls with
-        this id wait.
+        used once. Where several calls with this id wait, `message` is the id of the message that
+        makes the call, and `index` its place among the calls of that; `calls` gives both.
         """
-        run(decide(self._log, call_id, approved, by, message))
+        run(decide(self._log, call_id, approved, by, message, index))
 
     def compact(
         self, summary: "Summary", *, keep_turns: int = 4

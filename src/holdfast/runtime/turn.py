@@ -100,9 +100,25 @@ class Turn:
         """
         return run(turn_tools.calls(self._work))
 
-    def result(self, call_id: str | int, content: Any, error: bool = False) -> str:
-        """Stores what a tool answered and returns the id of that message."""
-        return run(turn_tools.result(self._work, call_id, content, error=error))
+    def result(
+        self,
+        call_id: str | int,
+        content: Any,
+        error: bool = False,
+        *,
+        message: str | None = None,
+        index: int | None = None,
+    ) -> str:
+        """Stores what a tool answered and returns the id of that message. Where several calls with
+        this id have no outcome, it wants to know which one is meant: the id that `calls` or `call`
+        has given says so; else `message` is the id of the message that makes the call, and `index`
+        its place among the calls of that.
+        """
+        return run(
+            turn_tools.result(
+                self._work, call_id, content, error=error, message=message, index=index
+            )
+        )
 
     def sent(self, platform_id: str | int | None = None) -> None:
         """Confirms that what this turn has said so far has reached the one who asked, because it

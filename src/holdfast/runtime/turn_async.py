@@ -90,10 +90,24 @@ class AsyncTurn:
         return arun(turn_tools.calls(self._work))
 
     def result(
-        self, call_id: str | int, content: Any, error: bool = False
+        self,
+        call_id: str | int,
+        content: Any,
+        error: bool = False,
+        *,
+        message: str | None = None,
+        index: int | None = None,
     ) -> Awaitable[str]:
-        """Stores what a tool answered and returns the id of that message."""
-        return arun(turn_tools.result(self._work, call_id, content, error=error))
+        """Stores what a tool answered and returns the id of that message. Where several calls with
+        this id have no outcome, it wants to know which one is meant: the id that `calls` or `call`
+        has given says so; else `message` is the id of the message that makes the call, and `index`
+        its place among the calls of that.
+        """
+        return arun(
+            turn_tools.result(
+                self._work, call_id, content, error=error, message=message, index=index
+            )
+        )
 
     def sent(self, platform_id: str | int | None = None) -> Awaitable[None]:
         """Confirms that what this turn has said so far has arrived; see `Turn.sent`."""

@@ -4,7 +4,7 @@ from holdfast.domain.approval import unanswered
 from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Decided, Draft
 from holdfast.domain.message import target_of
-from holdfast.domain.turn import Ask
+from holdfast.domain.turn import Ask, Place, place_of
 from holdfast.engine.protocol import Write
 from holdfast.errors import BadArgument, NotFound
 from holdfast.runtime.live.session_log import SessionLog, speak
@@ -18,10 +18,13 @@ def decide(
     approved: bool,
     by: Checked,
     message: Checked = None,
+    index: int | None = None,
 ) -> Plan[None]:
-    """Answers the call of this id that waits, or with `message` the one that this message makes. A
-    denial is also the call's outcome.
+    """Answers the call of this id that waits, or with `message` and `index` the one that this message
+    makes there. A denial is also the call's outcome.
     """
+    named = place_of(call_id)
+    call_id = str.__str__(call_id)
     while True:
         # The whole history: the error for a call that was decided on before the last
         # compaction says so, and not that nobody knows it.
@@ -30,6 +33,8 @@ def decide(
             asked = log.asks.about(call_id)
             if message is not None:
                 asked = [ask for ask in asked if ask.message == message]
+            if index is not None:
+                asked = [ask for ask in asked if ask.index == index]
             undecided = [ask for ask in asked if ask.approved is None]
             # A call that was answered meanwhile is done: there is nothing to decide.
             done = answered(log, call_id) if undecided else set()
@@ -38,7 +43,7 @@ def decide(
         if not waiting:
             hint = _why_none_waits(asked)
             raise NotFound(what="call that waits for approval", name=call_id, hint=hint)
-        ask = _one_of(waiting, call_id, message)
+        ask = _one_of(waiting, call_id, named)
         drafts = _decision(session, ask, approved, by)
         # Guarded by the head: if anything was written since, another decision may have been.
         write = Write(session.id, drafts=drafts, head=head)
@@ -46,21 +51,22 @@ def decide(
             return
 
 
-def _one_of(waiting: list[Ask], call_id: str, message: str | None) -> Ask:
+def _one_of(waiting: list[Ask], call_id: str, named: Place | None) -> Ask:
     """The call that is meant. Models use ids again (FAULTS E4), and a decision about one call must
     not fall on another that nobody was shown.
     """
     makers = {ask.message for ask in waiting}
-    if len(makers) > 1:
-        raise BadArgument(
-            parameter="message",
-            takes="the id of the message that makes the call (`ToolCall.message`): several calls"
-            f" {call_id!r} wait for approval",
-            given=str(message),
-        )
-    # No provider takes one id twice in a message. Where it happens, each decision is for the first
-    # of them that waits.
-    return min(waiting, key=lambda ask: ask.index)
+    for ask in waiting:
+        if len(waiting) == 1 or (ask.message, ask.index) == named:
+            return ask
+    parameter, what = "message", "the id of the message that makes the call"
+    if len(makers) == 1:
+        parameter, what = "index", "the place of the call among those of its message"
+    raise BadArgument(
+        parameter=parameter,
+        takes=f"{what} (`ToolCall.{parameter}`): several calls {call_id!r} wait for approval",
+        given="None",
+    )
 
 
 def _decision(

@@ -29,6 +29,7 @@ from holdfast.runtime.live.lease_keeper import WeakTurn
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.deadline import Deadline, deadline_for
 from holdfast.runtime.plans.plan import Plan, has_failed, read, run, wait_for
+from holdfast.runtime.turns.call_book import CallBook
 from holdfast.runtime.turns.end_turn import (
     COMPLETED,
     UNLEFT,
@@ -44,7 +45,6 @@ from holdfast.runtime.turns.message_stream import (
 )
 from holdfast.runtime.turns.outbox import said_in
 from holdfast.runtime.turns.recovery import TurnClaim, journal
-from holdfast.runtime.turns.turn_calls import CallBook
 from holdfast.runtime.turns.turn_owner import DESERTED, Hold, current_loop
 
 

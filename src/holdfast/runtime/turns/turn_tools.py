@@ -9,13 +9,15 @@ from holdfast.domain.arguments import Checked
 from holdfast.domain.entry import Asked, CallStarted, Draft
 from holdfast.domain.message import CallNote, MessageNote, Spoken, freeze, target_of
 from holdfast.domain.reset_policy import asking_scope
-from holdfast.domain.turn import Ask, CallId, CallToRun, Place
-from holdfast.errors import NotApproved, NotFound, OperatorNeeded
+from holdfast.domain.turn import Ask, CallId, CallToRun, Place, place_of
+from holdfast.errors import BadArgument, NotApproved, NotFound, OperatorNeeded
 from holdfast.formats import registry
 from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.turns.call_book import MeantCall
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_calls import (
     answered,
+    called_as,
     digests_at,
     to_run,
     was_asked,
@@ -41,42 +43,44 @@ def _call(
     digests = digests_of(name, text)
     asks, is_bound = needs_approval, False
     meant: list[Place] = []
+    named = place_of(call_id)
     if call_id is None:
         # New and random: nobody can have been asked about it.
         call_id = "call_" + turn.session.world.chance(12).hex()
     else:
-        verdict, is_bound, meant = yield from _judged(
-            turn, call_id, digests, needs_approval
+        call_id = str.__str__(call_id)
+        verdict, is_bound = yield from _judged(
+            turn, call_id, digests, needs_approval, named
         )
         if verdict.act == "refuse":
             raise NotApproved(call_id=call_id, why=verdict.why)
         if verdict.act == "wait":
-            return CallId(call_id, waiting=True)
+            return CallId(call_id, waiting=True, place=verdict.place)
         if verdict.ask is not None:
             return (yield from _use_approval(turn, verdict.ask))
         asks = verdict.act == "ask"
-    question = None
-    if asks:
-        question = _Question(digests[0], not is_bound, meant)
-    return (yield from _begin(turn, call_id, name, text, question))
+        meant = yield from _meant(turn, call_id, digests, named)
+    question = _Question(digests[0], not is_bound) if asks else None
+    return (yield from _begin(turn, call_id, name, text, question, meant))
 
 
 class _Question(NamedTuple):
     """What somebody is asked about: the `digest` of the call and its arguments. The first time that
-    an id is asked about `binds` it. `meant`: the calls of the model's that it may be.
+    an id is asked about `binds` it.
     """
 
     digest: str
     binds: bool
-    meant: list[Place]
 
 
 def _judged(
-    turn: RunningTurn, call_id: str, digests: tuple[str, str], needs_approval: bool
-) -> Plan[tuple[Verdict, bool, list[Place]]]:
-    """What is to be done about this call, whether its id was bound before, and which calls of the
-    model's have these arguments, if that matters.
-    """
+    turn: RunningTurn,
+    call_id: str,
+    digests: tuple[str, str],
+    needs_approval: bool,
+    named: Place | None,
+) -> Plan[tuple[Verdict, bool]]:
+    """What is to be done about this call, and whether its id was bound before."""
     session = turn.session
     log = yield from read(session.log)
     with session.lock:
@@ -104,15 +108,47 @@ def _judged(
         here=turn.calls.here(call_id),
         was_asked=is_bound,
         answered=done,
+        named=named,
     )
-    meant = [place for place, digest in (made or {}).items() if digest in digests]
-    return verdict, is_bound, meant
+    return verdict, is_bound
+
+
+def _meant(
+    turn: RunningTurn, call_id: str, digests: tuple[str, str], named: Place | None
+) -> Plan[list[Place]]:
+    """The calls of the model's, made in this turn and not started, of which one is meant; none for
+    a call of the agent's own. Models use an id again (FAULTS E4): of several, the one that its id
+    has named, or those with these arguments.
+    """
+    if named is not None and turn.calls.is_made(call_id, named):
+        return [named]
+    places = turn.calls.made(call_id)
+    if len(places) < 2:
+        return places
+    log = yield from read(turn.session.log)
+    made = yield from read(partial(digests_at, turn.session, log, places))
+    meant = [place for place, digest in made.items() if digest in digests]
+    if not meant:
+        raise BadArgument(
+            parameter="call_id",
+            takes="the `CallToRun.call_id` of the call that is meant: the model has made several"
+            f" calls {call_id!r} in this turn, and none of them has these arguments",
+            given="plain text",
+        )
+    return meant
 
 
 def _begin(
-    turn: RunningTurn, id: str, name: str, text: str, question: _Question | None
+    turn: RunningTurn,
+    id: str,
+    name: str,
+    text: str,
+    question: _Question | None,
+    among: list[Place],
 ) -> Plan[CallId]:
-    """Stores that a call is started; or, with a question, that it is asked about."""
+    """Stores that a call is started; or, with a question, that it is asked about. `among`: the calls
+    of the model's that it may be.
+    """
     session, asks = turn.session, question is not None
     payload = {
         "role": "assistant",
@@ -122,7 +158,6 @@ def _begin(
         role="assistant", format="holdfast", plain=False, calls=(CallNote(id, name),)
     )
     message = session.message(Spoken(note, freeze(payload)), turn=turn.number)
-    among = question.meant if question is not None else ()
     begun = turn.calls.begin(id, message.id.hex(), asks=asks, among=among)
     if begun is None:
         raise NotApproved(call_id=id, why="it was started in this turn already")
@@ -147,7 +182,7 @@ def _begin(
         undo()
         raise
     turn.calls.stored(call)
-    return CallId(id, waiting=asks)
+    return CallId(id, waiting=asks, place=(call.message, call.index))
 
 
 def _use_approval(turn: RunningTurn, ask: Ask) -> Plan[CallId]:
@@ -162,7 +197,7 @@ def _use_approval(turn: RunningTurn, ask: Ask) -> Plan[CallId]:
     except OperatorNeeded:
         undo()
         raise
-    return CallId(ask.call_id)
+    return CallId(ask.call_id, place=(ask.message, ask.index))
 
 
 def _started(turn: RunningTurn, call_id: str, message: str, index: int) -> Draft:
@@ -181,20 +216,28 @@ def calls(turn: RunningTurn) -> Plan[list[CallToRun]]:
 
 
 def result(
-    turn: RunningTurn, call_id: Checked, content: Any, *, error: bool = False
+    turn: RunningTurn,
+    call_id: Checked,
+    content: Any,
+    *,
+    error: bool = False,
+    message: Checked = None,
+    index: int | None = None,
 ) -> Plan[str]:
     """Stores what the tool answered; late, if the turn is over by now."""
-    return _result(turn, call_id, _frozen(content), error)
+    named = place_of(call_id) if message is None and index is None else None
+    meant = MeantCall(message, index, named)
+    return _result(turn, str.__str__(call_id), _frozen(content), error, meant)
 
 
-def _result(turn: RunningTurn, call_id: str, text: str, error: bool) -> Plan[str]:
-    known = turn.calls.answer(call_id)
-    if known is None and not (yield from _called_elsewhere(turn, call_id)):
-        raise NotFound(
-            what="tool call",
-            name=call_id,
-            hint="store it with Turn.call before the tool runs",
-        )
+def _result(
+    turn: RunningTurn, call_id: str, text: str, error: bool, meant: MeantCall
+) -> Plan[str]:
+    known = turn.calls.answer_meant(call_id, meant)
+    if known is not None:
+        target: str | None = target_of(known.message, known.index)
+    else:
+        target = yield from _target_in_log(turn, call_id, meant)
     part: dict[str, Any] = {"type": "result", "call_id": call_id, "content": text}
     if error:
         part["error"] = True
@@ -203,7 +246,7 @@ def _result(turn: RunningTurn, call_id: str, text: str, error: bool) -> Plan[str
         format="holdfast",
         plain=False,
         answers=(call_id,),
-        target=target_of(known.message, known.index) if known is not None else None,
+        target=target,
         failed=error,
     )
     spoken = Spoken(note, freeze({"role": "tool", "parts": [part]}))
@@ -219,14 +262,34 @@ def _result(turn: RunningTurn, call_id: str, text: str, error: bool) -> Plan[str
     return id
 
 
-def _called_elsewhere(turn: RunningTurn, call_id: str) -> Plan[bool]:
-    """Whether the session has a call of this id at all: another turn may have made it."""
+def _target_in_log(
+    turn: RunningTurn, call_id: str, meant: MeantCall
+) -> Plan[str | None]:
+    """The call that an outcome belongs to which is not of a call that this turn has open: one of
+    another turn, one that waits, or one that has an outcome. None for a repetition.
+    """
     log = yield from read(turn.session.history)
     with turn.session.lock:
-        for message in log.by_seq:
-            if any(call.id == call_id for call in message.note.calls):
-                return True
-    return False
+        made = called_as(log, call_id)
+        done = answered(log, call_id) if made else set()
+    places = [place for place in made if meant.fits(*place)]
+    if not places:
+        hint = "store it with Turn.call before the tool runs"
+        raise NotFound(what="tool call", name=call_id, hint=hint)
+    # A call of its own turn comes before those of others, whose ids it may repeat.
+    own = [place for place in places if made[place] == turn.number]
+    if meant.named in made:
+        own = [meant.named]
+    left = [place for place in own or places if place not in done]
+    if len(left) > 1:
+        raise meant.several(call_id, {message for message, _ in left})
+    if left:
+        return target_of(*left[0])
+    # A repetition. One that names its call says so: it is not the outcome of another.
+    is_another_open = len(done) < len(made)
+    return (
+        target_of(*(own or places)[0]) if meant.is_named and is_another_open else None
+    )
 
 
 def _frozen(value: Any) -> str:
