@@ -8,7 +8,9 @@ objects: `gc.collect()` leaves it out.
 
 import gc
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from thorough import EXPLORE, examples
@@ -22,6 +24,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["fix_postgres"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that take long or wait come first, and small ones last: where a run is divided among
+    processes, none of them waits for another in the end.
+    """
+    top = Path(__file__).parent
+    items.sort(key=lambda item: (item.path.parent == top, str(item.path.parent)), reverse=True)
 
 
 def pytest_collection_finish() -> None:

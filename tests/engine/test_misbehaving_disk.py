@@ -201,15 +201,17 @@ def test_a_store_that_another_program_keeps_for_itself_is_refused_until_it_lets_
 # -----------------------------------------------------------------------------------------------------------
 
 AS_SOMEBODY = """
-    import os, stat, tempfile, holdfast
+    import atexit, os, shutil, stat, tempfile, holdfast
     folder = tempfile.mkdtemp()
     with holdfast.open(folder + "/first.db") as store:
         store.session("k").append("loads all that is loaded late, while it may be read")
     if os.geteuid() == 0:  # who may do anything: be somebody who may not
+        shutil.rmtree(folder)
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
         folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
     path = folder + "/agent.db"
 
     def attempt(work):

@@ -4,6 +4,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -29,7 +30,7 @@ STRANGERS = [("holdfast.engine.sqlite", "holdfast.engine.postgres")]
 def layers(root: Path) -> list[str]:
     """An import never points up, and siblings do not know each other."""
     found = []
-    for module, line, target in _edges(library(root)):
+    for module, line, target in _edges(*library(root)):
         here, there = _layer(module.name), _layer(target)
         place = f"{module.shown}:{line} imports {target}"
         for unknown in sorted({here, there} - HEIGHT.keys()):
@@ -55,7 +56,7 @@ def layers(root: Path) -> list[str]:
 def cycles(root: Path) -> list[str]:
     """No module reaches itself, by any kind of import."""
     graph: dict[str, set[str]] = {}
-    for module, _line, target in _edges(library(root)):
+    for module, _line, target in _edges(*library(root)):
         graph.setdefault(module.name, set()).add(target)
     try:
         TopologicalSorter(graph).prepare()
@@ -68,7 +69,7 @@ def cycles(root: Path) -> list[str]:
 
 
 def _strangers(root: Path) -> Iterator[str]:
-    for module, line, target in _edges(library(root)):
+    for module, line, target in _edges(*library(root)):
         for pair in STRANGERS:
             for here, there in (pair, pair[::-1]):
                 if _is_in(module.name, here) and _is_in(target, there):
@@ -86,8 +87,13 @@ def _layer(name: str) -> str:
     return name.split(".")[1] if "." in name else name
 
 
-def _edges(modules: list[Module]) -> Iterator[tuple[Module, int, str]]:
-    """(module, line, the module of the library that it imports there)."""
+@cache
+def _edges(*modules: Module) -> list[tuple[Module, int, str]]:
+    """(module, line, the module of the library that it imports there). Looked for once."""
+    return list(_found_edges(modules))
+
+
+def _found_edges(modules: tuple[Module, ...]) -> Iterator[tuple[Module, int, str]]:
     known = {module.name for module in modules}
     for module in modules:
         for node in ast.walk(module.tree):
