@@ -11,6 +11,7 @@ import holdfast
 from commanding import command
 from holdfast.domain.log.fold import Log
 from holdfast.errors import Conflict, Damaged, NotApproved
+from holdfast.runtime.transfer import exported_file
 from holdfast.runtime.transfer import restore as restoring
 from holdfast.runtime.transfer.restore import restore
 from holdfast.testing.histories import hidden
@@ -197,7 +198,7 @@ def test_a_log_is_arranged_once_however_many_pages_it_has(
         arranged.append(len(log.natural))
         return arrange(log)
 
-    monkeypatch.setattr(restoring, "PAGE", 5)
+    monkeypatch.setattr(exported_file, "PAGE", 5)
     monkeypatch.setattr(Log, "_arrange", counted)
     with holdfast.open(tmp_path / "new.db") as new:
         restore(new, lines)

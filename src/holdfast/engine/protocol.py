@@ -315,7 +315,14 @@ class SessionState(msgspec.Struct, frozen=True):
     lease_mark: float | None = None
     """Another one after each renewal of that lease; by itself it means nothing."""
     parent: str | None = None
-    """The session whose past it shares."""
+    """The session whose past it shares, or has a copy of."""
+
+    @property
+    def copied_from(self) -> str | None:
+        """The session whose past its own log begins with a copy of: it was restored when that one
+        was not there.
+        """
+        return self.parent if self.origin == 0 else None
 
 
 def state_after(session: str, opening: Opening) -> SessionState:

@@ -8,7 +8,8 @@ from holdfast.exporters.entry_json import encoded, record
 from holdfast.exporters.html import html
 from holdfast.exporters.markdown import markdown
 from holdfast.importers.values import JsonObject
-from holdfast.runtime.transfer.restore import VERSION, standing_of
+from holdfast.runtime.transfer.exported_file import VERSION
+from holdfast.runtime.transfer.restore import standing_of
 
 # The provider formats, and what their requests call the list.
 REQUESTS = {

@@ -25,6 +25,7 @@ from holdfast.importers.holdfast_export import is_written_out
 from holdfast.importers.reader import UnreadableRecord
 from holdfast.runtime.transfer.import_store import ImportedStore, bring
 from holdfast.runtime.transfer.restore import restore
+from holdfast.runtime.transfer.restore_order import in_order
 
 OWN, OWN_STORE = "holdfast", "holdfast store"
 """A session that `holdfast export` wrote; a whole store of ours, which `holdfast copy`
@@ -85,6 +86,7 @@ def run(options: Any, out: Output) -> int:
     found: list[tuple[str, str]] = []
     for given in options.paths:
         found += _stores_at(given, options, out)
+    found = _ordered(found)
     if options.same_as is not None and len(found) != 1:
         raise Stop(
             USAGE,
@@ -112,6 +114,14 @@ def run(options: Any, out: Output) -> int:
     if out.is_json:
         out.json({"into": shown(options.into), "stores": stores})
     return code
+
+
+def _ordered(stores: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The stores in the order in which they are imported: exported sessions after those that they
+    need.
+    """
+    own = iter(in_order([path for kind, path in stores if kind == OWN]))
+    return [(kind, next(own) if kind == OWN else path) for kind, path in stores]
 
 
 def _insist_on_session(session: str, stores: list[tuple[str, str]]) -> None:

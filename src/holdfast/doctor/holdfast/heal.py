@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.doctor.finding import Change
 from holdfast.doctor.holdfast.records import SessionRecord
-from holdfast.domain.accepted_events import AcceptedEvent, events_in
+from holdfast.domain.accepted_events import AcceptedEvent, EventsOfLog
 from holdfast.domain.chunk import shown, unpack
 from holdfast.domain.entry import (
     Closed,
@@ -315,9 +315,10 @@ class _Healing:
     def _events(self) -> Iterator[AcceptedEvent]:
         """The events that the log knows, and those of the store that agree with it."""
         state, named = self._state, set()
-        for event in events_in(
-            self._entries, tenant=state.tenant, key=state.key, session=state.id
-        ):
+        told = EventsOfLog(
+            state.tenant, state.id, keys=[state.key], past_of=state.copied_from
+        )
+        for event in told.add(self._entries):
             if event.name not in named:
                 named.add(event.name)
                 yield event

@@ -105,7 +105,7 @@ def _lay(target: Engine, record: SessionRecord, place: Place) -> list[Change]:
         place.epoch,
         head=session.origin,
         fence=session.laid.fence,
-        parent=place.parent,
+        parent=place.parent or state.copied_from,
     )
     head = session.origin
     # Only the last page says how the session stands: to one that has ended nothing is added.

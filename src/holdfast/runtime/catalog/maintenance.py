@@ -181,6 +181,7 @@ def _problem(state: SessionState, entry: Entry) -> Problem | None:
     if (
         entry.kind == "opened"
         and entry.seq == state.origin + 1
+        and state.copied_from is None
         and opened_of(entry).parent != state.parent
     ):
         return Problem(

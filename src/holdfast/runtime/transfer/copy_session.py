@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.domain.accepted_events import AcceptedEvent, events_in
+from holdfast.domain.accepted_events import AcceptedEvent, EventsOfLog
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.inbox import Inbox
 from holdfast.engine.protocol import (
@@ -159,6 +159,9 @@ class _Passage:
         self._ended: set[int | None] = set()
         self._inbox = Inbox()
         self._tally = Tally()
+        self._told = EventsOfLog(
+            state.tenant, state.id, keys=[state.key], past_of=state.copied_from
+        )
         self._events: list[AcceptedEvent] = []
         self.added = 0
         self._wrote = False
@@ -215,10 +218,7 @@ class _Passage:
         self.cut = page[-1].seq
         self._tally.add(page)
         self._inbox.add(page)
-        state = self.state
-        self._events = list(
-            events_in(page, tenant=state.tenant, key=state.key, session=state.id)
-        )
+        self._events = list(self._told.add(page))
         # Turns are remembered only where a reply is owed: a long log has very many.
         if self._debts:
             self._ended.update(entry.turn for entry in page if entry.kind == "end")

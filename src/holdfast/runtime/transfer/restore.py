@@ -15,21 +15,16 @@ log can tell, and counts no further. Replies that it claims are owed are owed ag
 asked for, since a gateway would send them.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.accepted_events import AcceptedEvent, events_in
+from holdfast.domain.accepted_events import AcceptedEvent, EventsOfLog
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.inbox import Inbox
-from holdfast.domain.log.fold import Log
-from holdfast.domain.log.references import References
-from holdfast.domain.message import freeze
 from holdfast.domain.origin import session_name
 from holdfast.engine.protocol import (
     Laid,
@@ -40,9 +35,7 @@ from holdfast.engine.protocol import (
     Start,
     Write,
 )
-from holdfast.errors import Conflict, Damaged, StoreUnavailable
-from holdfast.importers.jsonl import lines, parsed_line
-from holdfast.importers.values import JsonObject
+from holdfast.errors import Conflict
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -50,72 +43,26 @@ from holdfast.runtime.transfer.compare_logs import (
     Page,
     between_turns,
     draft_of,
-    paged,
     with_last,
 )
 from holdfast.runtime.transfer.copy_session import waiting_in
-from holdfast.runtime.transfer.import_store import ImportedStore
-from holdfast.runtime.transfer.vet import (
-    vet_debt,
-    vet_entry,
-    vet_key,
-    vet_log,
-    vet_session_id,
+from holdfast.runtime.transfer.exported_file import (
+    ExportHeader,
+    LogFacts,
+    OwedLine,
+    SessionLine,
+    damaged,
+    entries_of,
+    read_header,
+    vet_file,
 )
+from holdfast.runtime.transfer.import_store import ImportedStore
+from holdfast.runtime.transfer.vet import vet_debt
 
-VERSION = 1
-PAGE = 500
 AT_ONCE_BYTES = 64 << 20
 """So much is brought in one commit."""
 HOLDER = "import"
 """Who holds a turn that was running when its session was written out: nobody that lives."""
-REMEDY = (
-    "nothing of it was imported: take another copy of the file, or write it again with "
-    "`holdfast export`"
-)
-
-
-class OwedLine(msgspec.Struct):
-    """A reply that is owed."""
-
-    id: str
-    turn: int
-    reply_to: str
-    at: int
-
-
-class SessionLine(msgspec.Struct):
-    """How a session stands beside its log."""
-
-    fence: int = 0
-    base: int = 0
-    outbox: list[OwedLine] = []
-
-
-class ExportHeader(msgspec.Struct):
-    """The first line of a session that was written out. `session` is what
-    `Session.info()` tells.
-    """
-
-    holdfast: int
-    session: JsonObject
-    standing: SessionLine = msgspec.field(default_factory=SessionLine)
-
-
-class EntryLine(msgspec.Struct):
-    """An entry as it was written out, its note and body left as bytes."""
-
-    seq: int
-    kind: str
-    turn: int | None
-    id: str
-    at: int
-    note: msgspec.Raw
-    body: msgspec.Raw
-
-
-_line = msgspec.json.Decoder(EntryLine)
-_SURROGATE = b"\\ud"
 
 
 def standing_of(session: Session) -> SessionLine:
@@ -134,118 +81,22 @@ def restore(store: Store, path: Path, *, outbox: bool = False) -> ImportedStore:
     written out are owed again.
     """
     # In two passes, so that a file that is broken at its end leaves nothing here.
-    header = _read_header(path)
-    _vet(path)
-    return _Restoring(store, header, outbox).bring(_entries(path))
-
-
-def _read_header(path: Path) -> ExportHeader:
-    first = next(lines(path), None)
-    value = None
-    problem = "it is empty"
-    if first is not None:
-        value, problem = parsed_line(first)
-    try:
-        header = msgspec.convert(value, ExportHeader)
-        vet_session_id(header.session.get("id"))
-        vet_key(header.session.get("key"))
-    except (msgspec.ValidationError, Damaged) as error:
-        why = problem or (error.problem if isinstance(error, Damaged) else error)
-        raise _damaged(
-            f"{path}, line 1", f"this is no session that was written out ({why})"
-        ) from None
-    if header.holdfast != VERSION:
-        problem = f"it was written in version {header.holdfast} of its format"
-        raise StoreUnavailable(
-            where=str(path), problem=problem, remedy="Update Holdfast"
-        )
-    return header
-
-
-def _damaged(where: str, problem: str) -> Damaged:
-    return Damaged(what="export", where=where, problem=problem, remedy=REMEDY)
-
-
-def _vet(path: Path) -> None:
-    """Goes through all of it once: what can't be read later is refused now."""
-    log, references = Log(), References()
-    ids: set[bytes] = set()
-    ended = 0
-    for page, is_last in with_last(paged(_entries(path), PAGE)):
-        # An id that comes twice would be taken for a message that is here already.
-        ids.update(entry.id for entry in page)
-        ended += len(page)
-        if len(ids) != ended or page[-1].seq != ended:
-            raise _damaged(
-                str(path),
-                f"entries up to {ended} are missing, doubled or out of order (I-1)",
-            )
-        try:
-            vet_log(log, page, is_last=is_last)
-        except Damaged as error:
-            raise _damaged(
-                str(path), f"up to entry {ended}: {error.problem}"
-            ) from error
-        references.add(page, unreadable=())
-    if references.missing:
-        references.discharge(_entries(path))
-    for seq, problem in references.dangling():
-        raise _damaged(f"{path}, entry {seq}", problem)
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    for line in lines(path):
-        if line.number == 1:
-            continue
-        try:
-            # msgspec refuses halves of characters, which JSON of others may hold (FAULTS H7).
-            is_odd = _SURROGATE in line.raw.lower()
-            read = _slowly(line.raw) if is_odd else _line.decode(line.raw)
-            entry = Entry(
-                read.seq,
-                read.kind,
-                read.turn,
-                bytes.fromhex(read.id),
-                read.at,
-                _stored(read.note),
-                _stored(read.body),
-            )
-            vet_entry(entry)
-            yield entry
-        except Damaged as error:
-            raise _damaged(f"{path}, line {line.number}", error.problem) from None
-        except (
-            msgspec.MsgspecError,
-            ValueError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ) as error:
-            raise _damaged(
-                f"{path}, line {line.number}", f"it is no entry ({error})"
-            ) from None
-
-
-def _slowly(raw: bytes) -> EntryLine:
-    """A line with halves of characters in it, which are frozen again as they were."""
-    value = json.loads(raw)
-    for name in ("note", "body"):
-        value[name] = msgspec.Raw(freeze(value[name]))
-    return EntryLine(*[value[name] for name in EntryLine.__struct_fields__])
-
-
-def _stored(raw: msgspec.Raw) -> bytes:
-    return b"" if bytes(raw) == b"null" else bytes(raw)
+    header = read_header(path)
+    facts = vet_file(path)
+    return _Restoring(store, header, facts, outbox).bring(entries_of(path))
 
 
 class _Restoring:
-    def __init__(self, store: Store, header: ExportHeader, outbox: bool) -> None:
+    def __init__(
+        self, store: Store, header: ExportHeader, facts: LogFacts, outbox: bool
+    ) -> None:
         self._engine = store._work.engine
         self._tenant = store._work.tenant
         self._written = str(header.session.get("id"))
         self._id = self._written
         self._key = header.session.get("key")
         self._standing = header.standing
+        self._facts = facts
         self._with_outbox = outbox
         # What the entries tell, as far as they were read.
         self._inbox = Inbox()
@@ -274,7 +125,15 @@ class _Restoring:
             # One that is held by anybody else is told by the guard of the first write.
             if known.holder == HOLDER:
                 self._running_here = known.turn
-        opening = Opening(self._tenant, key, epoch)
+        opening = Opening(self._tenant, key, epoch, parent=self._facts.parent)
+        # An event is accepted once for each key (I-2): its key knows them, though it may have come
+        # without.
+        self._accepted = EventsOfLog(
+            self._tenant,
+            self._id,
+            keys=[key, self._key],
+            past_of=self._facts.parent,
+        )
         pieces = _pieces(map(self._renamed, entries))
         for piece, is_last in with_last(pieces):
             running = _unfinished(piece) if is_last else None
@@ -282,7 +141,7 @@ class _Restoring:
                 # Its turn gets the number that follows.
                 if self._fence_here != running - 1:
                     self._add([], self._head, None, fence=running - 1)
-            self._take_in(piece, key)
+            self._take_in(piece)
             rest = self._new(piece, known)
             head = self._head - len(rest)
             is_first = known is None and head == 0
@@ -338,19 +197,17 @@ class _Restoring:
         )
         return None, 1
 
-    def _take_in(self, page: Page, key: str | None) -> None:
+    def _take_in(self, page: Page) -> None:
         """What a page tells of how the session stands after it."""
         first = self._head + 1
         if [entry.seq for entry in page] != list(range(first, first + len(page))):
-            raise _damaged(
+            raise damaged(
                 f"the entries after {self._head}",
                 "some are missing, or out of order (I-1)",
             )
         self._head = page[-1].seq
         self._inbox.add(page)
-        self._events = list(
-            events_in(page, tenant=self._tenant, key=key, session=self._id)
-        )
+        self._events = list(self._accepted.add(page))
         for entry in page:
             self._turn = max(self._turn, entry.turn or 0)
             if entry.kind == "message" or not self._at:

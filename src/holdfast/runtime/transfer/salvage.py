@@ -99,7 +99,9 @@ class Salvage:
         beside the log.
         """
         state = self._state
+        # The first entry of all has no past before it.
+        parent = state.parent if state.origin else None
         parent_seq = state.origin or None
         return noted(
-            Opened(state.key, state.epoch, parent=state.parent, parent_seq=parent_seq)
+            Opened(state.key, state.epoch, parent=parent, parent_seq=parent_seq)
         )

@@ -216,9 +216,11 @@ def events_are_one_message(
 ) -> Iterator[str]:
     became: dict[tuple[str, str], set[str]] = {}
     for look in looks:
+        # Before its own beginning there may be a copy of what it shared: events of its parent.
+        begins = max((entry.seq for entry in look.of_kind("opened")), default=0)
         for entry in look.of_kind("message"):
             event = note_of("message", entry.note).event
-            if event is not None:
+            if event is not None and entry.seq > begins:
                 ids = became.setdefault((look.session_log.scope, event), set())
                 ids.add(entry.id.hex())
     for (scope, event), ids in became.items():
