@@ -22,6 +22,7 @@ def old(tmp_path: Path) -> Iterator[holdfast.Store]:
 
 def written(session: holdfast.Session, to: Path) -> Path:
     place = session._log.engine.where
+    to.unlink(missing_ok=True)
     told = command("export", session.id, "--as", "holdfast", "--out", str(to), "--store", place)
     assert told.code == 0, told
     return to
@@ -186,3 +187,161 @@ def test_what_an_older_session_of_a_key_has_accepted_is_known_though_it_comes_la
         assert new.session("k", create=False).id == epochs[2].id
         assert new.get(epochs[0].id).key is None
         assert_all_known(new, epochs)
+
+
+# Words that are erased.
+
+
+@pytest.fixture
+def family(old: holdfast.Store, tmp_path: Path) -> Iterator["Family"]:
+    yield Family(old, tmp_path)
+
+
+class Family:
+    """A session, a fork of it and a fork of that, each with words of its own; and their files."""
+
+    def __init__(self, store: holdfast.Store, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self.parent = store.session("parent")
+        self._say(self.parent, "secret")
+        self.fork = self.parent.fork(key="fork")
+        self._say(self.fork, "private")
+        self.twig = self.fork.fork(key="twig")
+        self._say(self.twig, "open")
+        # What it says later is not in the past of its forks.
+        self._say(self.parent, "late secret")
+
+    def _say(self, session: holdfast.Session, word: str) -> None:
+        with session.turn(f"{word} question") as turn:
+            turn.say(f"{word} answer")
+
+    def bring(self, new: holdfast.Store, *names: str) -> None:
+        for name in names:
+            session = getattr(self, name)
+            restore(new, written(session, self.folder / f"{name}.jsonl"))
+
+
+ORDERS = [
+    ("parent", "fork", "twig"),
+    ("twig", "fork", "parent"),
+    ("fork", "parent", "twig"),
+    ("twig", "parent", "fork"),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+def test_a_restored_fork_loses_its_past_with_its_parent(
+    family: Family, where: str, order: tuple[str, ...]
+) -> None:
+    """I-21: whether it shares the past again, or came first and has a copy of it."""
+    with holdfast.open(where) as new:
+        family.bring(new, *order)
+        handles = {name: new.get(getattr(family, name).id) for name in order}
+        whole = {name: texts(handle) for name, handle in handles.items()}
+        contexts = {name: list(handle.context()) for name, handle in handles.items()}
+        for name in order:
+            assert whole[name] == texts(getattr(family, name))
+            assert contexts[name] == list(getattr(family, name).context())
+        assert new.erase(family.parent.id, preview=True).forks == (family.fork.id,)
+        is_sound(new)
+        assert new.erase(family.parent.id).forks == (family.fork.id,)
+        own = ["private question", "private answer"]
+        for handle in (handles["fork"], new.get(family.fork.id)):
+            assert texts(handle) == ["", "", *own]
+            assert "secret" not in str(list(handle.context()))
+        for handle in (handles["twig"], new.get(family.twig.id)):
+            assert texts(handle) == ["", "", *own, "open question", "open answer"]
+            assert "secret" not in str(list(handle.context()))
+        assert new.search("secret") == []
+        assert new.search("private") != []
+        is_sound(new)
+        # What is brought again is not brought back.
+        family.bring(new, *order)
+        assert new.search("secret") == []
+        new.erase(family.fork.id)
+        assert texts(new.get(family.twig.id)) == ["", "", "", "", "open question", "open answer"]
+        assert new.search("private") == []
+        is_sound(new)
+
+
+def test_a_restored_fork_shares_its_past_again(family: Family, where: str) -> None:
+    """It opened when it was forked, and a search finds what it shares once."""
+    with holdfast.open(where) as new:
+        family.bring(new, "parent", "fork", "twig")
+        for name in ("fork", "twig"):
+            session, restored = getattr(family, name), new.get(getattr(family, name).id)
+            assert restored.info() == session.info()
+            assert list(restored.entries()) == list(session.entries())
+        assert len(new.search("secret question")) == 2  # and one of them late
+        with new.get(family.fork.id).turn("more") as turn:
+            turn.say("indeed")
+        family._say(family.twig, "new")
+        family.bring(new, "twig")
+        assert texts(new.get(family.twig.id)) == texts(family.twig)
+        is_sound(new)
+
+
+def test_a_fork_of_another_past_does_not_share_that_of_its_parent(
+    family: Family, where: str, tmp_path: Path
+) -> None:
+    with holdfast.open(where) as new:
+        lines = written(family.parent, tmp_path / "parent.jsonl")
+        lines.write_bytes(lines.read_bytes().replace(b"secret", b"public"))
+        restore(new, lines)
+        family.bring(new, "fork")
+        assert texts(new.get(family.fork.id)) == texts(family.fork)
+        is_sound(new)
+
+
+def test_what_was_erased_before_a_fork_came_is_not_brought_back_with_it(
+    family: Family, where: str
+) -> None:
+    with holdfast.open(where) as new:
+        family.bring(new, "parent")
+        new.erase(family.parent.id)
+        family.bring(new, "fork", "twig")
+        assert new.search("secret") == []
+        assert texts(new.get(family.twig.id))[4:] == ["open question", "open answer"]
+        is_sound(new)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+def test_an_erasure_where_it_comes_from_is_carried_over(
+    family: Family, where: str, order: tuple[str, ...]
+) -> None:
+    """I-21: words that were taken out of the source do not stay here."""
+    with holdfast.open(where) as new:
+        family.bring(new, *order)
+        handle = new.get(family.fork.id)
+        list(handle.context())
+        family.store.erase(family.parent.id)
+        family.bring(new, "parent")
+        assert new.search("secret") == []
+        assert new.get(family.parent.id).info().state == "ended"
+        assert "secret" not in str(list(handle.context()))
+        family.bring(new, *order)
+        for name in order:
+            assert texts(new.get(getattr(family, name).id)) == texts(getattr(family, name))
+        is_sound(new)
+        # Nothing is left to be brought.
+        before = {name: new.get(getattr(family, name).id).info().head for name in order}
+        family.bring(new, *order)
+        assert before == {name: new.get(getattr(family, name).id).info().head for name in order}
+
+
+def test_words_that_a_message_lost_with_another_session_are_lost_here_too(
+    old: holdfast.Store, where: str, tmp_path: Path
+) -> None:
+    """A message that waited went on to the next session of its key, which was erased."""
+    first = old.session("k")
+    old.accept("k", "secret")
+    second = old.reset("k")
+    with holdfast.open(where) as new:
+        for session in (first, second):
+            restore(new, written(session, tmp_path / f"{session.id}.jsonl"))
+        old.erase(second.id)
+        for session in (first, second):
+            restore(new, written(session, tmp_path / f"{session.id}.jsonl"))
+        assert new.search("secret") == []
+        assert texts(new.get(first.id)) == texts(first) == [""]
+        is_sound(new)

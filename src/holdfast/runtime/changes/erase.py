@@ -2,8 +2,8 @@
 
 All words of a session go, wherever the store keeps them; its entries stay as tombstones, and the
 last one says what was taken and when. What runs in it is stopped first. A fork has its past in
-common with its parent: it loses what its parent loses, and keeps what is its own. Copies of its
-messages go too, in all sessions that they came through.
+common with its parent, or a copy of it: it loses what its parent loses, and keeps what is its own.
+Copies of its messages go too, in all sessions that they came through.
 
 A retention erases what has been quiet for long, many sessions at once: what is asked about them is
 asked for all of them together, and an engine does their erasures in few transactions. One that was
@@ -27,6 +27,7 @@ from holdfast.engine.protocol import (
     Write,
 )
 from holdfast.runtime.changes.carried_copies import Copies, blanking, copies
+from holdfast.runtime.changes.copied_pasts import Forks, merged
 from holdfast.runtime.changes.open_session import find_session
 from holdfast.runtime.live.session_batches import portions
 from holdfast.runtime.live.session_log import PAGE, SessionLog
@@ -252,13 +253,11 @@ def _looked_up(engine: Engine, some: list[Candidate]) -> list[Doomed]:
     weights = engine.weigh(ids)
     # A session of one page or less needs no question of its own after this.
     beginnings = engine.beginnings(ids, limit=PAGE, bodies=False)
-    forks: dict[str, list[str]] = {}
-    for fork in engine.forks(some[0][0].tenant, ids):
-        forks.setdefault(fork.parent or "", []).append(fork.id)
+    forks = Forks(engine, some[0][0].tenant, ids)
     found = []
     for session, state in some:
         log = partial(_log, engine, state, beginnings.get(state.id, []))
-        lost = copies(session, state, log)
+        carried = copies(session, state, log)
         weight = weights[state.id]
         erasure = Erasure(
             session.id,
@@ -267,11 +266,12 @@ def _looked_up(engine: Engine, some: list[Candidate]) -> list[Doomed]:
             weight.messages,
             weight.bytes,
             weight.blobs,
-            tuple(sorted(forks.get(state.id, []))),
-            tuple(sorted(each.state.id for each in lost if each.is_news)),
+            tuple(forks.own(state.id)),
+            tuple(sorted(each.state.id for each in carried if each.is_news)),
             state.active_at,
             done=False,
         )
+        lost = merged([*carried, *forks.copies(state.id)])
         found.append(Doomed(session, state, lost, erasure, log))
     return found
 

@@ -204,9 +204,16 @@ class SessionLog:
         # Not looked up again: a signal handler that reads this session, too, may have
         # put another one there.
         known = self._derived
+        is_warm = known.begun
         if not known.begun:
             self._begin(known)
         while page := self.page(known.log.head):
+            if is_warm and any(entry.kind == "blanked" for entry in page):
+                # What was read before may have lost its words since (I-21).
+                known = self._derived = Derived()
+                self._begin(known)
+                is_warm = False
+                continue
             known.fold(known.log, page)
             if known.log.lost:
                 # From the first entry on. The new log counts revisions from 0 again:
@@ -238,8 +245,9 @@ class SessionLog:
         marks = []
         for stretch in self.lineage()[:-1]:
             state = self.engine.state(stretch.session)
-            # Only what has ended can be erased; its head tells that single entries were blanked.
-            if state is not None and state.ended:
+            # What has ended can be erased, and a past that was copied blanked: its head tells that
+            # entries were.
+            if state is not None and (state.ended or state.copied_from is not None):
                 marks.append(f"{state.id} {state.erased} {state.head}")
         return tuple(marks)
 

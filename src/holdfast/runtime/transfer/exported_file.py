@@ -70,11 +70,13 @@ class EntryLine(msgspec.Struct):
 
 class LogFacts(msgspec.Struct):
     """What the entries of a file tell together: up to the seq `origin` they are the past that the
-    session shared with its `parent`.
+    session shared with its `parent`; whether it was `erased`, or else which entries were `blanked`.
     """
 
     origin: int = 0
     parent: str | None = None
+    erased: bool = False
+    blanked: set[int] = msgspec.field(default_factory=set)
 
     def add(self, page: Page) -> None:
         for entry in page:
@@ -83,6 +85,18 @@ class LogFacts(msgspec.Struct):
                 # The fork of a fork has one of these for each.
                 if note.parent is not None and note.parent_seq == entry.seq - 1:
                     self.origin, self.parent = entry.seq - 1, note.parent
+                    # That was its parent, not itself.
+                    self.erased = False
+            elif entry.kind == "erased":
+                self.erased = True
+            elif entry.kind == "blanked":
+                self.blanked.update(note_of("blanked", entry.note).seqs)
+
+    def may_lack_words(self, seq: int) -> bool:
+        """Whether the file tells why an entry has none: it was blanked, or is of its parent, who
+        may have been erased.
+        """
+        return seq in self.blanked or seq <= self.origin
 
 
 _line = msgspec.json.Decoder(EntryLine)

@@ -4,7 +4,11 @@ again.
 It comes back under its own id, each entry as it was; where another tenant has that id, under one
 derived from it. If it is here already, what was written out must be a beginning of it, or it a
 beginning of what was written out: then what is new is added. Anything else is two histories, and is
-left.
+left. An erasure is no other history: words that were taken out where it comes from are taken out
+here, too, and what was erased here does not come back.
+
+A fork shares its past again if its parent is here and has that past. If not, it brings a copy, which
+it loses with its parent all the same should that one come later (`changes.copied_pasts`).
 
 It is brought in one commit, so that nobody goes on with half of it; one that is very long, in
 pieces of whole turns. A turn that was running when it was written out runs on here as one whose
@@ -16,8 +20,9 @@ asked for, since a gateway would send them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain, count, islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -36,6 +41,8 @@ from holdfast.engine.protocol import (
     Write,
 )
 from holdfast.errors import Conflict
+from holdfast.runtime.changes.carried_copies import blanking
+from holdfast.runtime.changes.copied_pasts import Forks
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -43,6 +50,8 @@ from holdfast.runtime.transfer.compare_logs import (
     Page,
     between_turns,
     draft_of,
+    is_same_place,
+    pages,
     with_last,
 )
 from holdfast.runtime.transfer.copy_session import waiting_in
@@ -57,6 +66,7 @@ from holdfast.runtime.transfer.exported_file import (
     vet_file,
 )
 from holdfast.runtime.transfer.import_store import ImportedStore
+from holdfast.runtime.transfer.shared_past import has_lost_words, is_past_of
 from holdfast.runtime.transfer.vet import vet_debt
 
 AT_ONCE_BYTES = 64 << 20
@@ -83,13 +93,14 @@ def restore(store: Store, path: Path, *, outbox: bool = False) -> ImportedStore:
     # In two passes, so that a file that is broken at its end leaves nothing here.
     header = read_header(path)
     facts = vet_file(path)
-    return _Restoring(store, header, facts, outbox).bring(entries_of(path))
+    return _Restoring(store, header, facts, outbox).bring(partial(entries_of, path))
 
 
 class _Restoring:
     def __init__(
         self, store: Store, header: ExportHeader, facts: LogFacts, outbox: bool
     ) -> None:
+        self._work = store._work
         self._engine = store._work.engine
         self._tenant = store._work.tenant
         self._written = str(header.session.get("id"))
@@ -112,20 +123,37 @@ class _Restoring:
         self._sent: set[str] = set()
         self._fence_here = 0
         self._running_here: int | None = None
+        # Entries up to this seq are another session's.
+        self._origin = 0
+        # What has lost its words there and not here, and what is left of it.
+        self._lost: dict[int, bytes] = {}
+        # What is left of the whole session, if it was erased there and is not here.
+        self._erases = False
+        self._tombstones: list[tuple[int, bytes]] = []
         self._done = ImportedStore(sessions=1, notes=[])
 
-    def bring(self, entries: Iterable[Entry]) -> ImportedStore:
+    def bring(self, entries: Callable[[], Iterable[Entry]]) -> ImportedStore:
         known = self._place()
         if known is None:
             self._done.new = 1
             key, epoch = self._name()
+            self._origin = self._shared(entries)
+        elif known.erased and not self._facts.erased:
+            self._done.notes.append(
+                f"session `{self._id}` was erased here: it was not brought back"
+            )
+            return self._done
         else:
             key, epoch = known.key, known.epoch
+            self._origin = known.origin
+            self._erases = self._facts.erased and not known.erased
             self._fence_here = known.fence
             # One that is held by anybody else is told by the guard of the first write.
             if known.holder == HOLDER:
                 self._running_here = known.turn
-        opening = Opening(self._tenant, key, epoch, parent=self._facts.parent)
+        opening = Opening(
+            self._tenant, key, epoch, head=self._origin, parent=self._facts.parent
+        )
         # An event is accepted once for each key (I-2): its key knows them, though it may have come
         # without.
         self._accepted = EventsOfLog(
@@ -134,7 +162,7 @@ class _Restoring:
             keys=[key, self._key],
             past_of=self._facts.parent,
         )
-        pieces = _pieces(map(self._renamed, entries))
+        pieces = _pieces(map(self._renamed, entries()))
         for piece, is_last in with_last(pieces):
             running = _unfinished(piece) if is_last else None
             if running is not None and (known is None or known.head <= self._head):
@@ -144,10 +172,12 @@ class _Restoring:
             self._take_in(piece)
             rest = self._new(piece, known)
             head = self._head - len(rest)
-            is_first = known is None and head == 0
+            is_first = known is None and head == self._origin
             if rest:
                 place = opening if is_first else None
                 self._add(rest, head, place, is_last=is_last, running=running)
+        if known is not None and self._lost:
+            self._commit(Write(self._id, ended_too=True, blank=self._blank()))
         if known is not None and self._done.messages:
             self._done.grown = 1
         is_new = known is None or known.head < self._head
@@ -172,6 +202,15 @@ class _Restoring:
                 self._tenant, "holdfast", self._written, (), number=number
             )
         raise AssertionError("there is always a next number")
+
+    def _shared(self, entries: Callable[[], Iterable[Entry]]) -> int:
+        """Up to which seq it shares its past here: with its parent, if that has the same."""
+        origin = self._facts.origin
+        parent = owned(self._engine, self._tenant, self._facts.parent)
+        if parent is None or parent.head < origin:
+            return 0
+        past = islice(entries(), origin)
+        return origin if is_past_of(self._work.session_log(parent), past) else 0
 
     def _renamed(self, entry: Entry) -> Entry:
         """An entry as it stands under the id that the session has here: a reply that its own turn
@@ -207,13 +246,18 @@ class _Restoring:
             )
         self._head = page[-1].seq
         self._inbox.add(page)
-        self._events = list(self._accepted.add(page))
+        accepted = self._accepted.add(page)
+        self._events = [event for event in accepted if event.seq > self._origin]
         for entry in page:
             self._turn = max(self._turn, entry.turn or 0)
             if entry.kind == "message" or not self._at:
                 self._at = entry.at
-            if entry.kind in ("closed", "opened"):
-                self._ended = entry.kind == "closed"
+            if entry.kind == "closed":
+                self._ended = True
+            elif entry.kind == "opened":
+                # What came before, if anything did, was another session.
+                self._ended = self._erased = False
+                self._at = entry.at
             elif entry.kind == "erased":
                 self._erased = True
             elif entry.kind == "compaction":
@@ -234,18 +278,38 @@ class _Restoring:
             self._addresses.add(note.reply_to)
 
     def _new(self, page: Page, known: SessionState | None) -> Page:
-        """What of a page is not here yet; all that is must be the same."""
-        if known is None or known.head < page[0].seq:
-            return page
-        here = self._engine.entries(self._id, after=page[0].seq - 1, limit=len(page))
-        for ours, theirs in zip(page, here, strict=False):
-            if ours != theirs:
+        """What of a page is not here yet; all that is must be the same. What it shares is its
+        parent's.
+        """
+        own = page[max(0, self._origin + 1 - page[0].seq) :]
+        if known is None or not own or known.head < own[0].seq:
+            return own
+        after, upto = own[0].seq - 1, min(own[-1].seq, known.head)
+        here = chain.from_iterable(
+            pages(self._engine, self._id, after=after, upto=upto)
+        )
+        for ours, theirs in zip(own, here, strict=False):
+            if ours != theirs and not self._is_erasure(ours, theirs):
                 problem = (
                     f"from entry {ours.seq} on it went on differently here, and is kept "
                     "as it is"
                 )
                 raise Conflict(session_id=self._id, problem=problem)
-        return page[len(here) :]
+        if self._erases:
+            self._tombstones += [(ours.seq, ours.note) for ours in own[: upto - after]]
+        return own[upto - after :]
+
+    def _is_erasure(self, ours: Entry, theirs: Entry) -> bool:
+        """Whether the two differ because words were taken out, there or here. What was taken out
+        there will be here.
+        """
+        if self._erases:
+            return is_same_place(ours, theirs)
+        may_lack = self._facts.may_lack_words(ours.seq)
+        if may_lack and has_lost_words(ours, theirs):
+            self._lost[ours.seq] = ours.note
+            return True
+        return has_lost_words(theirs, ours)
 
     def _add(
         self,
@@ -281,17 +345,36 @@ class _Restoring:
             finish=was_running is not None and was_running != running,
             start=Start(HOLDER, 0.0) if starts else None,
             ended_too=True,
+            erase=tuple(self._tombstones) if is_last and self._erases else None,
+            blank=self._blank(),
             lay=laid,
         )
-        [outcome] = self._engine.commit([(write,)])
-        if isinstance(outcome, Refused):
-            problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
-            raise Conflict(session_id=self._id, problem=problem)
+        self._commit(write)
         self._fence_here, self._running_here = laid.fence, running
         kinds = Counter(entry.kind for entry in entries)
         self._done.messages += kinds["message"]
         self._done.labels += kinds["label"]
         self._done.summaries += kinds["compaction"]
+
+    def _blank(self) -> tuple[tuple[int, bytes], ...]:
+        """What this write takes words out of."""
+        lost, self._lost = self._lost, {}
+        return tuple(lost.items())
+
+    def _commit(self, write: Write) -> None:
+        writes = [write]
+        if write.erase is not None:
+            # As here, where a fork loses with its parent what it has a copy of.
+            forks = Forks(self._engine, self._tenant, [self._id])
+            for each in forks.copies(self._id):
+                writes.append(blanking(self._work.session_log(each.state), each))
+            self._done.notes.append(
+                "it was erased where it comes from, and is now here"
+            )
+        [outcome] = self._engine.commit([tuple(writes)])
+        if isinstance(outcome, Refused):
+            problem = f"somebody else wrote to it meanwhile ({outcome.why}); try again"
+            raise Conflict(session_id=self._id, problem=problem)
 
     def _owed(self, is_last: bool) -> Iterator[OwedReply]:
         """Replies that are owed: those that are owed here, and if that was asked for those that the
