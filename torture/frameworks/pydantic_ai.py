@@ -12,6 +12,7 @@ from holdfast.testing.adapters import Show, Task
 
 INSTALL = ["pydantic-ai-slim[openai]==2.62.0", "pydantic-ai-harness==0.62.0", "anyio>=4.0"]
 TESTS = ["tests/frameworks/test_pydantic_ai.py"]
+TESTS += ["tests/frameworks/test_pydantic_ai_steps.py"]
 STORE_CODE = "frameworks/pydantic_ai.py"
 
 
@@ -129,3 +130,9 @@ def spoil(task: Task) -> None:
         newest = "SELECT max(id) FROM messages"
         query = f"UPDATE messages SET list = substr(list, 1, 20) WHERE id = ({newest})"
         database.execute(query)
+
+
+def suite(environment: Path) -> tuple[int, int, list[str]]:
+    from torture.frameworks import pydantic_ai_suite
+
+    return pydantic_ai_suite.suite(environment)

@@ -32,6 +32,10 @@ _OWN = {
     "openviking": ("holdfast.formats.openviking", "OpenViking"),
     "strands": ("holdfast.formats.frameworks.strands", "Strands"),
     "pydantic_ai": ("holdfast.formats.frameworks.pydantic_ai", "PydanticAI"),
+    "pydantic_ai.steps": (
+        "holdfast.formats.frameworks.pydantic_ai_steps",
+        "PydanticAISteps",
+    ),
 }
 
 _formats: dict[str, Format] = {}
