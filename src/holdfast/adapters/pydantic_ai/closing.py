@@ -1,23 +1,31 @@
-"""Calls that a run has left open: which of them wait for something, and which are over."""
+"""The history that a run goes on from: what stands in a session, and of the calls that the last run has
+left open those closed whose outcomes can't come any more.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 from pydantic_ai.messages import ModelRequest, ModelResponse, repair_messages
 
-from holdfast.runtime.live.message import Message
+from holdfast.adapters.framework import standing, stored
+from holdfast.adapters.pydantic_ai.messages import in_one_go, messages_of
 from holdfast.runtime.session import Session
 
 DEFERRED = "pydantic_ai_deferred"
 """The label of a response some of whose calls get their results from elsewhere: their ids."""
 
 
-def closed(
-    session: Session, stored: Sequence[Message], messages: list[Any]
-) -> list[Any]:
-    """These messages, with the calls of the last response closed if their outcomes can't come any
-    more: as the framework closes those of a run that was interrupted. `stored` are the same
-    messages, as they stand in the session.
+def history_of(session: Session) -> list[Any]:
+    """What stands in a session, as the framework's messages."""
+    messages = in_one_go(stored(session))
+    if messages is None:
+        messages = messages_of(standing(session))
+    return _closed(session, messages)
+
+
+def _closed(session: Session, messages: list[Any]) -> list[Any]:
+    """These messages, with the calls of the last response closed as the framework closes those of a
+    run that was interrupted; none of them if one still waits for something.
     """
     place = _last_response(messages)
     if place is None:
@@ -25,7 +33,7 @@ def closed(
     is_open = _open_calls(messages[place], messages[place + 1 :])
     if not is_open:
         return messages
-    waiting = set(stored[place].labels.get(DEFERRED, ()))
+    waiting = set(standing(session)[place].labels.get(DEFERRED, ()))
     for call in session.calls():
         # One that was stored outside a turn is its caller's.
         if call.state != "unknown" or call.turn is None:

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.tools import DeferredToolResults, ToolDenied
 
-from holdfast.adapters.framework import Named, append_once, standing
-from holdfast.adapters.pydantic_ai.closing import closed
-from holdfast.adapters.pydantic_ai.messages import FORMAT, messages_of, payloads_of
+from holdfast.adapters.framework import Named, append_once
+from holdfast.adapters.pydantic_ai.closing import history_of
+from holdfast.adapters.pydantic_ai.messages import FORMAT, payloads_of
 from holdfast.adapters.pydantic_ai.prompts import with_prompts_joined
 from holdfast.adapters.pydantic_ai.run import HistoryRun
 from holdfast.domain.arguments import kind_of
@@ -60,8 +60,7 @@ class HoldfastHistory(AbstractCapability[Any]):
         what was shown stands there as an interrupted response, and a call whose outcome nobody
         knows is closed as the framework does it.
         """
-        stored = standing(self.session)
-        return closed(self.session, stored, messages_of(stored))
+        return history_of(self.session)
 
     async def amessages(self) -> list[Any]:
         """As `messages`."""

@@ -14,6 +14,7 @@ from pydantic_ai.messages import (
 
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Call, Result, Text
+from holdfast.domain.repair import StoredMessage
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
 from holdfast.formats.frameworks.pydantic_ai import NAME
@@ -61,15 +62,37 @@ def payloads_of(messages: Any) -> list[dict[str, Any]]:
 def messages_of(stored: Iterable[Message]) -> list[Any]:
     """What stands in a session, as the framework's messages; nothing is repaired."""
     said = list(stored)
+    found = in_one_go([message._seen for message in said])
+    if found is not None:
+        return found
     payloads = [_payload(message) for message in said]
     _name_results(payloads)
     try:
-        found: list[Any] = ModelMessagesTypeAdapter.validate_python(payloads)
+        found = ModelMessagesTypeAdapter.validate_python(payloads)
     except ValueError:
         # One of them is not as this release of the framework reads them: it alone is told in words.
         found = []
         for message, payload in zip(said, payloads, strict=True):
             found += _read(message, payload)
+    return found
+
+
+def in_one_go(stored: Sequence[StoredMessage]) -> list[Any] | None:
+    """Messages that are all the framework's own, from their bytes; None where one is not, or
+    can't be read.
+    """
+    bodies = []
+    for each in stored:
+        note = each.note
+        if note.format != FORMAT or note.erased or note.origin == "unreadable":
+            return None
+        bodies.append(each.body)
+    try:
+        found: list[Any] = ModelMessagesTypeAdapter.validate_json(
+            b"[" + b",".join(bodies) + b"]"
+        )
+    except ValueError:
+        return None
     return found
 
 

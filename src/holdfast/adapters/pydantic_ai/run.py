@@ -16,11 +16,10 @@ from typing import Any
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.tools import DeferredToolRequests
 
-from holdfast.adapters.framework import asynchronous, standing
-from holdfast.adapters.pydantic_ai.closing import DEFERRED, closed
+from holdfast.adapters.framework import asynchronous
+from holdfast.adapters.pydantic_ai.closing import DEFERRED, history_of
 from holdfast.adapters.pydantic_ai.messages import (
     FORMAT,
-    messages_of,
     payload_of,
     payloads_of,
     plain_of,
@@ -89,17 +88,14 @@ class HistoryRun:
         # Again, now that nobody else is in the session.
         await self._refuse_known()
         given = list(ctx.messages)
-        history = await arun(read(self._history))
+        looking = partial(history_of, self._session)
+        history = await arun(read(looking))
         if given and given != history:
             payloads = payloads_of(given)
             await asynchronous(self._session).record(payloads, format=FORMAT)
-            history = await arun(read(self._history))
+            history = await arun(read(looking))
         ctx.messages[:] = history
         self._live = ctx.messages
-
-    def _history(self) -> list[Any]:
-        stored = standing(self._session)
-        return closed(self._session, stored, messages_of(stored))
 
     async def _refuse_known(self) -> None:
         log, event_id = self._session._log, self._event_id
