@@ -1,7 +1,8 @@
 """Pydantic AI on Holdfast: `HoldfastHistory(session)`, a capability that keeps the messages of an agent's
 runs in a session, and `HoldfastStepStore(store)`, the `StepStore` of pydantic-ai-harness.
 
-Messages are kept as Pydantic AI dumps them, in the format `pydantic_ai`, and come back equal.
+Messages are kept as Pydantic AI dumps them, but for fields that say nothing, in the format
+`pydantic_ai`, and come back equal.
 """
 
 from typing import TYPE_CHECKING, Any

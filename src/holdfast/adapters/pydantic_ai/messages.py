@@ -23,13 +23,61 @@ from holdfast.runtime.live.message import Message
 
 FORMAT = NAME
 _anything: Any = TypeAdapter(Any)
+_UNSAID = frozenset(
+    [
+        "timestamp",
+        "instructions",
+        "run_id",
+        "conversation_id",
+        "metadata",
+        "model_name",
+        "provider_name",
+        "provider_url",
+        "provider_details",
+        "provider_response_id",
+        "finish_reason",
+        "workspace_ref",
+        "history_digest",
+        "failed_attempts",
+    ]
+)
+_UNSAID_IN_PARTS = frozenset(
+    [
+        "id",
+        "provider_name",
+        "provider_details",
+        "citations",
+        "signature",
+        "tool_kind",
+        "metadata",
+        "retry",
+        "dynamic_ref",
+    ]
+)
+"""Fields that the framework reads as None when they are not there."""
 
 
 def payload_of(message: Any) -> dict[str, Any]:
-    """A message as the framework dumps it."""
+    """A message as the framework dumps it, without what says nothing: it comes back equal."""
     [payload] = ModelMessagesTypeAdapter.dump_python([message], mode="json")
-    found: dict[str, Any] = payload
-    return found
+    return _brief(payload)
+
+
+def _brief(payload: dict[str, Any]) -> dict[str, Any]:
+    said = _without(payload, _UNSAID)
+    usage = said.get("usage")
+    if isinstance(usage, dict):
+        said["usage"] = {name: count for name, count in usage.items() if count}
+    said["parts"] = [_without(part, _UNSAID_IN_PARTS) for part in said["parts"]]
+    return said
+
+
+def _without(block: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    kept = {}
+    for name, value in block.items():
+        if value is not None or name not in names:
+            kept[name] = value
+    return kept
 
 
 def plain_of(value: Any) -> Any:
@@ -56,7 +104,7 @@ def payloads_of(messages: Any) -> list[dict[str, Any]]:
         takes = "messages that JSON can hold"
         given = f"one that it can't ({type(error).__name__})"
         raise BadArgument(parameter="messages", takes=takes, given=given) from error
-    return dumped
+    return [_brief(payload) for payload in dumped]
 
 
 def messages_of(stored: Iterable[Message]) -> list[Any]:
