@@ -6,6 +6,9 @@ and a later record of it takes the place of an earlier one. What belongs togethe
 """
 
 import hashlib
+import threading
+from collections import OrderedDict
+from copy import deepcopy
 from typing import Any
 
 from holdfast.adapters.framework import (
@@ -33,15 +36,69 @@ UNREADABLE = "[This message can't be read any more.]"
 Block = dict[str, Any]
 
 
+class ReadRecords:
+    """The records of one session, as far as they were read."""
+
+    def __init__(self) -> None:
+        self.row: Block | None = None
+        self.runs: dict[str, Block] = {}
+        self.is_damaged = False
+        self._seq = 0
+        self._lock = threading.Lock()
+
+    def read_on(self, session: Session) -> None:
+        """Takes what was stored since."""
+        with self._lock:
+            for message in session.transcript(after=self._seq):
+                self._seq = message.seq
+                self._take(fields(message.payload))
+
+    def _take(self, held: Block) -> None:
+        kind = held.get("record")
+        self.is_damaged = self.is_damaged or not held
+        if kind == "session":
+            self.row = held["row"]
+        elif kind == "run":
+            self.runs[held["run"]["run_id"]] = held
+        elif kind == "deleted":
+            self.runs.pop(held["run_id"], None)
+
+
+class RecordsRead:
+    """What was read of the records of several sessions: storing a run reads none of those before."""
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._read: OrderedDict[str, ReadRecords] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def up_to_date(self, session: Session) -> ReadRecords:
+        """All records of this session."""
+        with self._lock:
+            read = self._read.setdefault(session.id, ReadRecords())
+            self._read.move_to_end(session.id)
+            if len(self._read) > self._most:
+                self._read.popitem(last=False)
+        read.read_on(session)
+        return read
+
+
 class KeptSession:
     """A session of Agno's: where it lies, and what is read and written there."""
 
-    def __init__(self, store: Store, known: KnownSessions, session_id: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        known: KnownSessions,
+        records_read: "RecordsRead",
+        session_id: str,
+    ) -> None:
         if not isinstance(session_id, str) or not session_id:
             given = kind_of(session_id)
             raise BadArgument(parameter="session_id", takes="a text", given=given)
         self.id = session_id
         self._store, self._known = store, known
+        self._records_read = records_read
 
     @property
     def words(self) -> Session:
@@ -55,15 +112,16 @@ class KeptSession:
         return None if found is None else found.id
 
     def find(self, kind: str) -> Session | None:
+        """The session of this kind, if there is one that was not deleted."""
         try:
             found = self._store.session(key_of(kind, self.id), create=False)
         except NotFound:
             return None
-        return self._known.remember(found)
+        return None if found._log.state().ended else self._known.remember(found)
 
     def row(self) -> Block | None:
         """What Agno keeps about the session itself."""
-        return self._records()[0]
+        return deepcopy(self._records()[0])
 
     def run_ids(self) -> dict[str, str]:
         """The runs there are, and the status of each."""
@@ -82,32 +140,28 @@ class KeptSession:
             for part in record["messages"]:
                 name = part if isinstance(part, str) else None
                 named.add(name)
-                messages.append(part if name is None else by_id.get(name, _gone(name)))
-            found = dict(record["run"])
+                if name is None:
+                    messages.append(deepcopy(part))
+                else:
+                    messages.append(by_id.get(name, _gone(name)))
+            found = deepcopy(record["run"])
             if record["has_messages"]:
                 found["messages"] = _without_strays(messages) if spoilt else messages
             runs.append(found)
         if is_damaged or spoilt:
             lost = [said for name, said in by_id.items() if name not in named]
             runs += _recovered(row, lost)
-        return {**row, "runs": runs or None}
+        return {**deepcopy(row), "runs": runs or None}
 
     def _records(self) -> tuple[Block | None, dict[str, Block], bool]:
-        row, runs, is_damaged = None, dict[str, Block](), False
         session = self.find(RECORDS)
-        for message in standing(session) if session is not None else ():
-            held = fields(message.payload)
-            is_damaged = is_damaged or not held
-            kind = held.get("record")
-            if kind == "session":
-                row = held["row"]
-            elif kind == "run":
-                runs[held["run"]["run_id"]] = held
-            elif kind == "deleted":
-                runs.pop(held["run_id"], None)
-        if row is None and (runs or is_damaged):
+        if session is None:
+            return None, {}, False
+        read = self._records_read.up_to_date(session)
+        row = read.row
+        if row is None and (read.runs or read.is_damaged):
             row = {"session_id": self.id, "session_type": "agent"}
-        return row, runs, is_damaged
+        return row, read.runs, read.is_damaged
 
     def _messages(self) -> tuple[dict[str, Block], bool]:
         """The messages by Agno's ids; of one id, the last."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.adapters.agno.beside import OtherTables
-from holdfast.adapters.agno.kept_session import RECORDS, KeptSession
+from holdfast.adapters.agno.kept_session import RECORDS, KeptSession, RecordsRead
 from holdfast.adapters.framework import (
     GivenStore,
     KnownSessions,
@@ -29,6 +29,7 @@ class KeptTables(OtherTables):
         self.store = opened
         self.beside = beside
         self._known = KnownSessions()
+        self._records_read = RecordsRead()
         self._meant: dict[str, str | None] = {}
 
     def session(self, session_id: str) -> Session:
@@ -36,7 +37,7 @@ class KeptTables(OtherTables):
         return self._kept(session_id).words
 
     def _kept(self, session_id: str) -> KeptSession:
-        return KeptSession(self.store, self._known, session_id)
+        return KeptSession(self.store, self._known, self._records_read, session_id)
 
     def _own(self, session_id: str) -> KeptSession:
         """The session to write to: the one that was meant when it was last loaded here."""
