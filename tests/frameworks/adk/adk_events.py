@@ -1,4 +1,4 @@
-"""Events of the kit, made short."""
+"""Events of the kit, made short; and the examples of its page."""
 
 from typing import Any
 
@@ -77,3 +77,10 @@ def words(session: Any) -> list[str]:
         parts = (event.content.parts if event.content else None) or []
         found.append("".join(part.text or "" for part in parts))
     return found
+
+
+async def run_example(code: str, scope: dict[str, Any]) -> None:
+    """Runs an example that awaits."""
+    lines = "\n".join(f"    {line}" for line in code.splitlines())
+    exec(f"async def main():\n{lines}\n", scope)
+    await scope["main"]()

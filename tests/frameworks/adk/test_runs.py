@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adk_events import PLACE, said, words
+from adk_events import PLACE, run_example, said, words
 from gardening import OF_ANN, STREAMED, Scripted, app, ask, asked, message, runner
 from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.apps.app import App, EventsCompactionConfig
@@ -15,6 +15,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.workflow import RetryConfig, Workflow
 from google.genai import types
+from pages import example
 
 from holdfast.adapters.adk import HoldfastPlugin, HoldfastSessionService
 from holdfast.domain.repair import INTERRUPTED
@@ -518,3 +519,53 @@ def test_a_workflow_whose_node_is_tried_again_goes_on(where: str) -> None:
         assert words(await service.get_session(**PLACE))[-1] == "Two three."
 
     asyncio.run(run())
+
+
+def test_a_message_is_durable_before_the_model_is_asked_and_a_call_before_it_is_run(
+    where: str,
+) -> None:
+    async def run() -> None:
+        service, other = HoldfastSessionService(where), HoldfastSessionService(where)
+        seen: list[Any] = []
+
+        def water(row: int) -> str:
+            """Waters a row."""
+            seen.append([call.state for call in other.session(**PLACE).calls()])
+            return "wet"
+
+        async def look(callback_context: Any, llm_request: Any) -> None:
+            seen.append(words(await other.get_session(**PLACE)))
+
+        made = app(
+            Scripted().say([{"row": 7}], ["Done."]),
+            [HoldfastPlugin()],
+            tools=[water],
+            before_model_callback=look,
+        )
+        await asked(ask(runner(service, made), "Water row 7."))
+        assert seen[:2] == [["Water row 7."], ["open"]]
+
+    asyncio.run(run())
+
+
+def test_the_page_begins_with_lines_that_run(tmp_path: Path, monkeypatch: Any) -> None:
+    async def run() -> None:
+        agent = LlmAgent(name="gardener", model=Scripted().say(["Casa ", "Lola."]))
+        scope = {"agent": agent, "message": message("Where to eat?"), "streamed": STREAMED}
+        await run_example(example("adk.md", "service.run"), scope)
+        place = {**PLACE, "session_id": "42"}
+        found = await HoldfastSessionService("agent.db").get_session(**place)
+        assert words(found) == ["Where to eat?", "Casa Lola."]
+
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(run())
+
+
+def test_the_kits_own_servers_find_the_service_by_its_address(tmp_path: Path) -> None:
+    from google.adk.cli.service_registry import get_service_registry
+
+    exec(example("adk.md", "get_service_registry()"), {})
+    address = f"holdfast://{tmp_path}/agents.db"
+    service = get_service_registry().create_session_service(address)
+    assert isinstance(service, HoldfastSessionService)
+    assert (tmp_path / "agents.db").exists()

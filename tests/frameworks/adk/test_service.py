@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adk_events import OF_ANN, PLACE, call, compaction, picture, said, words
+from adk_events import OF_ANN, PLACE, call, compaction, picture, run_example, said, words
 from adk_services import service_named
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
@@ -207,13 +207,13 @@ def test_their_store_is_taken_over_and_back_as_the_page_says(
         service = HoldfastSessionService(where)
         for _ in range(2):
             scope = {"service": service, "old": old, "take_over": take_over}
-            await _run(example("adk.md", "await take_over"), scope)
+            await run_example(example("adk.md", "await take_over"), scope)
         whole = await dumped(old)
         ours = await dumped(service)
         assert _rounded(ours) == _rounded(whole)
         assert await service.get_user_state(**OF_ANN) == await old.get_user_state(**OF_ANN)
         back = service_named(theirs, str(tmp_path / "back.db"))()
-        await _run(example("adk.md", "ours.state"), {"service": service, "old": back})
+        await run_example(example("adk.md", "ours.state"), {"service": service, "old": back})
         texts = [[e["content"] for e in each["events"]] for each in await dumped(back)]
         assert texts == [[e["content"] for e in each["events"]] for each in whole]
         for each in (old, back):
@@ -227,10 +227,3 @@ def _rounded(sessions: Any) -> Any:
     for each in sessions:
         each["last_update_time"] = round(each["last_update_time"], 4)
     return sessions
-
-
-async def _run(code: str, scope: dict[str, Any]) -> None:
-    """Runs an example that awaits."""
-    lines = "\n".join(f"    {line}" for line in code.splitlines())
-    exec(f"async def main():\n{lines}\n", scope)
-    await scope["main"]()
