@@ -230,7 +230,11 @@ def test_the_same_request_is_answered_once(where: str) -> None:
         with pytest.raises(AlreadyAccepted):
             await again("r1")
         assert await again("r2") == "Two."
-        assert words(await service.get_session(**PLACE)) == ["Count.", "One.", "Count.", "Two."]
+        found = await service.get_session(**PLACE)
+        assert words(found) == ["Count.", "One.", "Count.", "Two."]
+        assert ends(service) == ["completed"] * 2
+        # What comes later under the name of a run that is over is an event like others.
+        await service.append_event(found, said("on", invocation_id=found.events[-1].invocation_id))
 
     asyncio.run(run())
 

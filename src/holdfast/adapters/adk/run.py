@@ -34,6 +34,10 @@ class InvocationRun:
         self.log, self._work = log, work
         self.is_owned = is_owned
         """Whether somebody else ends its turn."""
+        self.is_left = False
+        """Whether it was over before its turn could be taken from it: what is appended later under its
+        name is not of it.
+        """
         self.invocation_id: str | None = None
         self.request: tuple[str, str] | None = None
         """The caller's name for the request, until the user's message is stored under it."""
@@ -85,11 +89,13 @@ class InvocationRun:
 
     def abandon(self) -> None:
         """It was left, and nobody can wait for its end."""
+        self.is_left = True
         if not self._work.ended:
             self._work.leave_later(asyncio.CancelledError())
 
     async def leave(self, error: BaseException | None) -> None:
         """The end of the run, by this error or without any."""
+        self.is_left = True
         if not self._work.ended:
             leaving = self._work.leave_block(error)
             await arun(leaving, deadline=self._work.deadline(error))

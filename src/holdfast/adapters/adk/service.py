@@ -26,6 +26,7 @@ from holdfast.adapters.framework import GivenStore, asynchronous, store_of, uuid
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded
 from holdfast.formats.frameworks.adk import NAME
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import read
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.session import Session as HoldfastSession
@@ -154,18 +155,24 @@ class HoldfastSessionService(HoldsTurns, BaseSessionService):
         if runner.auto_create_session:
             await self._made(place)
         log = await arun(read(partial(self._sessions.current_log, place)))
+        named = partial(_request_named, log, event_id)
+        # Here, too: of what is known already no turn is made.
+        await arun(read(named))
         try:
             starting = asynchronous(HoldfastSession(log)).turn(format=NAME, take=[])
             async with starting as turn:
                 run = InvocationRun(log, turn._work, is_owned=True)
-                await arun(read(partial(self._name, run, event_id)))
-                self._runs[log.id] = run
-                asking = runner.run_async(
-                    user_id=user_id, session_id=session_id, **options
-                )
-                async with aclosing(asking) as events:
-                    async for event in events:
-                        yield event
+                run.request = await arun(read(named))
+                self._note(run)
+                try:
+                    asking = runner.run_async(
+                        user_id=user_id, session_id=session_id, **options
+                    )
+                    async with aclosing(asking) as events:
+                        async for event in events:
+                            yield event
+                finally:
+                    run.is_left = True
         except SessionEnded as ended:
             gone = await arun(read(partial(self._sessions.gone, place)))
             raise gone from ended
@@ -186,22 +193,6 @@ class HoldfastSessionService(HoldsTurns, BaseSessionService):
             # Else somebody else was quicker.
             with suppress(AlreadyExistsError):
                 await arun(self._sessions.create(place, {}))
-
-    def _name(self, run: InvocationRun, event_id: str | int | None) -> None:
-        """Notes the caller's name for the request; `AlreadyAccepted` when it came before."""
-        if event_id is None:
-            return
-        log = run.log
-        run.request = (log.scope, f"{log.epoch}/request/{event_id}")
-        known = log.engine.accepted(*run.request)
-        if known is not None:
-            raise AlreadyAccepted(
-                event_id=str(event_id),
-                message_id=known.message.hex(),
-                session_id=known.session,
-                turn_id=None,
-                standing="what was answered to it is in the session",
-            )
 
     async def _begin(self, context: Any) -> None:
         """An invocation begins: it holds the turn of its session, and knows all that is in it."""
@@ -244,14 +235,34 @@ class HoldfastSessionService(HoldsTurns, BaseSessionService):
         """The run that this invocation of a session has, if it holds its turn."""
         seen = Seen.of(session)
         run = None if seen is None else self._runs.get(seen.id)
-        is_of = run is not None and run.invocation_id == invocation_id
-        return run if is_of else None
+        if run is None or run.is_left or run.invocation_id != invocation_id:
+            return None
+        return run
 
     async def _end(self, context: Any, error: Exception | None) -> None:
         run = self._run_of(context.session, context.invocation_id)
         if run is not None and not run.is_owned:
             self._runs.pop(run.log.id, None)
             await run.leave(error)
+
+
+def _request_named(
+    log: SessionLog, event_id: str | int | None
+) -> tuple[str, str] | None:
+    """The caller's name for a request, as it is stored; `AlreadyAccepted` when it came before."""
+    if event_id is None:
+        return None
+    request = (log.scope, f"{log.epoch}/request/{event_id}")
+    known = log.engine.accepted(*request)
+    if known is not None:
+        raise AlreadyAccepted(
+            event_id=str(event_id),
+            message_id=known.message.hex(),
+            session_id=known.session,
+            turn_id=None,
+            standing="what was answered to it is in the session",
+        )
+    return request
 
 
 def _session(found: Loaded) -> Session:

@@ -91,8 +91,11 @@ class ScopedStates:
 
     def values(self, key: str, state: SessionState | None = None) -> Values:
         """What is set in this state, a copy; `state` is that of its session where it is known."""
+        work = self._store._work
+        # Before the lock: nobody waits for a server while another asks it.
+        state = state or work.engine.current(work.tenant, key)
         with self._lock:
-            known = self._up_to_date(key, state)
+            known = None if state is None else self._up_to_date(key, state)
             return {} if known is None else copy.deepcopy(known.values)
 
     def forget(self, key: str) -> None:
