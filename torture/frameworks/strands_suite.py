@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ["session/test_repository_session_manager.py", "session/test_file_session_manager.py"]
 FILES += ["session/test_snapshot_session_manager.py", "storage/test_in_memory_storage.py"]
-NEEDS = ["pytest-asyncio"]
+NEEDS = ["pytest-asyncio", "moto"]
 
 OF_FILES_ALONE = [
     # where the files are, and what is in them
