@@ -25,6 +25,7 @@ from pages import example
 
 from holdfast.adapters.agent_framework import HoldfastHistoryProvider
 from holdfast.adapters.agent_framework.messages import UNKNOWN
+from holdfast.adapters.agent_framework.run import StoredContents
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded, TurnInterrupted
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 from holdfast.testing.adapters.damage import spoil_last_message
@@ -647,3 +648,13 @@ def test_another_store_is_taken_over_and_back_as_the_page_says(
         assert dumps(await back.get_messages("k")) == dumps(kept)
 
     asyncio.run(run())
+
+
+def test_of_what_a_run_has_stored_a_piece_is_something_else():
+    """A middleware may answer with a word of what the model said; a join of all is nothing new."""
+    stored = StoredContents()
+    for words in ("It is ", "wet."):
+        stored.note({"role": "assistant", "contents": [{"type": "text", "text": words}]})
+    for words, is_new in [("It is wet.", False), ("wet.", False), ("wet", True), ("is ", True)]:
+        said = {"role": "assistant", "contents": [{"type": "text", "text": words}]}
+        assert (stored.rest(said) is not None) == is_new, words

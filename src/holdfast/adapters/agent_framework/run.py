@@ -307,9 +307,22 @@ class StoredContents:
     def _has(self, role: str, content: Any) -> bool:
         if fields(content).get("type") != "text":
             return _name(content) in self._names
-        said, words = self._words.get(role, []), text(content.get("text"))
-        # The framework joins the texts of neighbours.
-        return words in said or words in "".join(said)
+        return _is_made_of(text(content.get("text")), self._words.get(role, []))
+
+
+def _is_made_of(words: str, said: list[str]) -> bool:
+    """Whether these words are some of the texts in a row: the framework joins neighbours. A piece
+    of one of them is something else.
+    """
+    for first in range(len(said)):
+        joined = ""
+        for each in said[first:]:
+            joined += each
+            if joined == words:
+                return True
+            if not words.startswith(joined):
+                break
+    return False
 
 
 def _name(content: Any) -> tuple[str, str]:
