@@ -7,8 +7,9 @@ recording it again moves nothing, from the same handle, from one without memory,
 store itself hands out.
 
 The limits that `reconcile` states are kept out of it: between dropping and recording, nothing is
-said that equals what was dropped; only the first agent repeats texts; a memory is lost only with
-the list, or while the view is the list.
+said that equals what was dropped, and nothing that equals what a list was cleared of, by whomever;
+only the first agent repeats texts; a memory is lost only with the list, or while the view is the
+list.
 """
 
 import copy
@@ -149,9 +150,16 @@ class Agents(RuleBasedStateMachine):
         return shape.format(self.count, self.count)
 
     def text(self, who: int, repeated: bool) -> str:
-        if repeated and who == 0 and not self.dropped[0]:
+        if repeated and who == 0 and not self.dropped[0] and not self.is_cleared_of("yes"):
             return "yes"
         return self.unique("m{}") if self.count % 3 else self.unique("m{}\n\nn{}")
+
+    def is_cleared_of(self, text: str) -> bool:
+        """Whether this was said, and the list that was recorded last does not show all of it."""
+        shown = [truth for item in self.view for truth in item.truths]
+        return any(
+            truth.payload["content"] == text and truth not in shown for truth in self.expected
+        )
 
     # What agents do to their lists.
 
