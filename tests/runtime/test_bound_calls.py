@@ -213,6 +213,44 @@ def test_an_approval_that_the_view_went_back_from_is_not_used(session):
         assert "rewound" in refused(turn)
 
 
+@pytest.mark.parametrize("decided", [False, True], ids=["waiting", "approved"])
+def test_a_call_that_was_rewound_away_waits_for_nobody_until_it_is_brought_back(session, decided):
+    with session.turn("Hi.") as turn:
+        turn.say("Hello.")
+    before = list(session.transcript())[-1].id
+    asked(session)
+    there = list(session.transcript())[-1].id
+    if decided:
+        session.decide("c1", True, by="ann")
+    session.rewind(before)
+    head = session.head()
+    assert states(session) == [("pay", "rewound")]
+    for named in ({}, {"message": there}):
+        with pytest.raises(NotFound, match="rewound to before it"):
+            session.decide("c1", True, by="ann", **named)
+    assert session.head() == head
+    session.rewind(there)
+    assert states(session) == [("pay", "approved" if decided else "waiting")]
+    if not decided:
+        session.decide("c1", True, by="ann")
+    with session.turn() as turn:
+        [call] = turn.calls()
+        assert not pay(turn).waiting
+        turn.result(call.call_id, "paid")
+    assert states(session) == [("pay", "done")]
+
+
+def test_a_question_that_is_put_again_after_a_rewind_is_the_only_one(session):
+    with session.turn("Hi.") as turn:
+        turn.say("Hello.")
+    before = list(session.transcript())[-1].id
+    asked(session)
+    session.rewind(before)
+    asked(session)
+    session.decide("c1", True, by="ann")
+    assert states(session) == [("pay", "rewound"), ("pay", "approved")]
+
+
 @pytest.mark.slow
 def test_of_two_processes_that_use_one_approval_one_runs(session, where):
     asked(session)

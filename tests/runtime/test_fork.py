@@ -328,6 +328,35 @@ def test_what_waits_in_the_parents_inbox_is_answered_there_only(
     assert_same_everywhere(path, session, fork)
 
 
+@pytest.mark.parametrize("later", [0, 700])
+def test_what_waits_in_the_parents_inbox_is_told_as_answered_elsewhere(
+    store: Store, session: Session, later: int
+) -> None:
+    """A reader of the fork sees why no context of it has the message."""
+    talk(session, 0)
+    first = store.accept("k", "first").message_id
+    second = store.accept("k", "second").message_id
+    session.append_all(["aside", *["more"] * later])
+    fork = session.fork()
+    talk(grandchild := fork.fork(), 1)
+    at_second = session.fork(at=second)
+
+    def states(of: Session) -> dict[str, str]:
+        return {each.id: each.state for each in of.transcript()}
+
+    with session.turn() as turn:
+        turn.say("To both.")
+    for branch in (fork, grandchild):
+        assert [states(branch)[each] for each in (first, second)] == ["elsewhere"] * 2
+        assert set(states(branch).values()) == {"elsewhere", "complete"}
+        assert not any("first" in str(each["content"]) for each in branch.context())
+    # They part at a message that waits: it stands there, and what waited before it.
+    assert set(states(at_second).values()) == set(states(session).values()) == {"complete"}
+    assert "first" in str(at_second.context())
+    late = at_second.fork()
+    assert set(states(late).values()) == {"complete"}
+
+
 # Turns and ends
 # ------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 calls.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ goes on.
 """
 
 CallState = Literal[
-    "open", "waiting", "approved", "denied", "done", "failed", "unknown"
+    "open", "waiting", "approved", "rewound", "denied", "done", "failed", "unknown"
 ]
 
 
@@ -145,9 +145,11 @@ def tool_calls(
     running: int | None,
     asks: Asks = _NO_ASKS,
     said: Mapping[str, Sequence[str]] = _NOTHING_SAID,
+    gone: Collection[int] = (),
 ) -> list[ToolCall]:
     """Every call in these messages with its state; a call that nobody answered in a turn that is
-    over is unknown (I-22). `said`: the arguments of a message's calls, by its id.
+    over is unknown (I-22). `said`: the arguments of a message's calls, by its id. `gone`: seqs of
+    messages that the view has gone back from.
     """
     pairs = pair(seen)
     calls = []
@@ -163,7 +165,7 @@ def tool_calls(
                     call.name,
                     message.id,
                     message.turn,
-                    _state(message.turn, outcome, running, ask),
+                    _state(message, outcome, running, ask, gone),
                     outcome.id if outcome else None,
                     "".join(arguments),
                     index,
@@ -173,18 +175,23 @@ def tool_calls(
 
 
 def _state(
-    turn: int | None,
+    message: StoredMessage,
     outcome: StoredMessage | None,
     running: int | None,
     ask: Ask | None,
+    gone: Collection[int],
 ) -> CallState:
-    """What became of a call that was made in this turn."""
+    """What became of a call that was made in this message."""
+    turn = message.turn
     if ask is not None and ask.approved is False:
         return "denied"
     if outcome is not None:
         return "failed" if outcome.note.failed else "done"
     if ask is not None:
         if ask.is_open:
+            # Nobody is to decide about it, and nothing runs it, until a rewind brings it back.
+            if message.seq in gone:
+                return "rewound"
             return "approved" if ask.approved else "waiting"
         # It was approved later, and is run by the turn that has used the approval.
         turn = ask.started_in

@@ -12,6 +12,7 @@ CALL_STATES = {
     "open": "running",
     "waiting": "waiting for approval",
     "approved": "approved, not run yet",
+    "rewound": "rewound before it was run",
     "denied": "denied",
     "done": "done",
     "failed": "failed",

@@ -199,8 +199,8 @@ class AsyncSession:
         return arun(read_session.pending(self._log))
 
     def calls(self) -> Awaitable[list[ToolCall]]:
-        """Every tool call of the session with its state: open, waiting, approved, denied, done,
-        failed or unknown.
+        """Every tool call of the session with its state: open, waiting, approved, rewound, denied,
+        done, failed or unknown.
         """
         return arun(read_session.calls(self._log))
 

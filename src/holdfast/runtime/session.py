@@ -166,8 +166,8 @@ class Session:
         return run(read_session.pending(self._log))
 
     def calls(self) -> list[ToolCall]:
-        """Every tool call of the session with its state: open, waiting, approved, denied, done,
-        failed or unknown.
+        """Every tool call of the session with its state: open, waiting, approved, rewound, denied,
+        done, failed or unknown.
         """
         return run(read_session.calls(self._log))
 

@@ -30,6 +30,7 @@ STATE_STYLES = {
     "open": "tool",
     "waiting": "bad",
     "approved": "tool",
+    "rewound": "bad",
     "denied": "bad",
     "done": "good",
     "failed": "bad",

@@ -51,10 +51,12 @@ class Outline:
         self.log.add(map(self._noted, entries))
         self.calls: dict[str, list[ToolCall]] = {}
         log = self.log
-        for call in tool_calls(log.natural, running=log.running, asks=log.asks):
-            self.calls.setdefault(call.message, []).append(call)
         self._shown = set(ids_of(log.visible))
         self._gone = log.gone
+        for call in tool_calls(
+            log.natural, running=log.running, asks=log.asks, gone=self._gone
+        ):
+            self.calls.setdefault(call.message, []).append(call)
 
     def _noted(self, entry: Entry) -> Entry:
         """Takes note of an entry on its way into the fold. Payloads are read again for what is

@@ -30,7 +30,9 @@ def decide(
         # compaction says so, and not that nobody knows it.
         log = yield from read(session.history)
         with session.lock:
-            asked = log.asks.about(call_id)
+            # Not what the view has gone back from: no approval would start it (`Turn.call`).
+            asked = log.asks_of(call_id)
+            is_rewound = len(asked) < len(log.asks.about(call_id))
             if message is not None:
                 asked = [ask for ask in asked if ask.message == message]
             if index is not None:
@@ -41,7 +43,7 @@ def decide(
             waiting = unanswered(undecided, done)
             head = log.head
         if not waiting:
-            hint = _why_none_waits(asked)
+            hint = _why_none_waits(asked, is_rewound=is_rewound)
             raise NotFound(what="call that waits for approval", name=call_id, hint=hint)
         ask = _one_of(waiting, call_id, named)
         drafts = _decision(session, ask, approved, by)
@@ -92,8 +94,13 @@ def _decision(
     return decided, session.message(spoken, turn=None)
 
 
-def _why_none_waits(asked: list[Ask]) -> str:
+def _why_none_waits(asked: list[Ask], *, is_rewound: bool) -> str:
     """The hint for somebody who wants to answer a call that does not wait."""
+    if not asked and is_rewound:
+        return (
+            "the session was rewound to before it: rewind to a later message to bring it back, "
+            "or have it asked for again"
+        )
     if not asked:
         return "Session.calls() lists those that wait"
     if asked[-1].approved is None:

@@ -35,7 +35,8 @@ class Message:
     """One message of a transcript: who spoke, what, in which turn, and what became of it.
 
     `state` is "complete", "partial" (its stream was cut), "pending" (accepted, no turn has taken
-    it) or "erased" (its words are gone). `late`: stored by a turn that had been superseded.
+    it), "elsewhere" (it waited when this session was forked off: it is answered in the one that it
+    was accepted in) or "erased" (its words are gone). `late`: stored by a turn that had been superseded.
     `payload` is exactly what was stored, in `format`; None when it is erased or damaged, and `text`
     says so then. `at` is in milliseconds since 1970; `event_id` and `reply_to` are those it came in
     with. One that a turn took from another session has no `event_id` here: it is known there.
@@ -62,6 +63,7 @@ class Message:
         *,
         turn: str | None,
         pending: bool = False,
+        elsewhere: bool = False,
         labels: dict[str, Any] | None = None,
     ) -> None:
         self._seen = seen
@@ -77,7 +79,7 @@ class Message:
         self.reply_to = seen.note.reply_to
         self.finish = seen.note.finish
         self.model = seen.note.model
-        self.state = _state(seen.note, pending)
+        self.state = _state(seen.note, pending, elsewhere)
 
     @property
     def payload(self) -> Any:
@@ -147,11 +149,13 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[:length] + "…"
 
 
-def _state(note: MessageNote, pending: bool) -> str:
+def _state(note: MessageNote, pending: bool, elsewhere: bool) -> str:
     if note.erased:
         return "erased"
     if note.partial:
         return "partial"
+    if elsewhere:
+        return "elsewhere"
     return "pending" if pending else "complete"
 
 

@@ -20,7 +20,9 @@ def calls(session: SessionLog) -> list[ToolCall]:
         # By seq, as the pages of the log are: each page is read once.
         callers.sort(key=lambda seen: seen.seq)
         said = dict(_arguments(session, callers))
-        return tool_calls(standing, running=log.running, asks=log.asks, said=said)
+        return tool_calls(
+            standing, running=log.running, asks=log.asks, said=said, gone=log.gone
+        )
 
 
 def _arguments(

@@ -7,7 +7,7 @@ the log.
 
 from typing import Any
 
-from holdfast.domain.entry import Entry, note_of
+from holdfast.domain.entry import Entry, note_of, opened_of
 from holdfast.domain.message import MessageNote
 from holdfast.domain.repair import StoredMessage
 from holdfast.errors import NotFound
@@ -33,6 +33,14 @@ class Takers:
         self._taken_by: dict[int | None, set[str]] = {}
         # Their turns have ended with them: no other turn takes them.
         self._settled: set[str] = set()
+        # What waits after the last entry read, and what stands where it is without a turn.
+        self._waiting: set[str] = set()
+        self._standing: set[str] = set()
+        self._last: str | None = None
+
+    def stands(self, id: str) -> bool:
+        """Whether this message stands in a fork outside a turn: they parted where it waited."""
+        return id in self._standing
 
     def of(self, page: list[Entry], accepted: set[str]) -> dict[str, int | None]:
         """The turns of these messages, which were accepted in this page."""
@@ -43,6 +51,8 @@ class Takers:
             self._turn_of.clear()
             self._taken_by.clear()
             self._settled.clear()
+            self._waiting.clear()
+            self._last = None
             self._read_to = before
         if unsettled and self._read_to == before:
             self._read(page)
@@ -60,8 +70,13 @@ class Takers:
 
     def _read(self, entries: list[Entry]) -> None:
         for entry in entries:
-            if entry.kind in ("turn", "take"):
+            if entry.kind == "message":
+                # Nearly none has waited: told by its bytes, without a decoder.
+                if b'"inbox"' in entry.note and note_of("message", entry.note).inbox:
+                    self._waiting.add(entry.id.hex())
+            elif entry.kind in ("turn", "take"):
                 for id in note_of(entry.kind, entry.note).takes:
+                    self._waiting.discard(id)
                     self._turn_of[id] = entry.turn
                     self._taken_by.setdefault(entry.turn, set()).add(id)
                     # A turn of another session took it: it never comes back here.
@@ -70,10 +85,25 @@ class Takers:
             elif entry.kind == "end":
                 for id in note_of("end", entry.note).returns:
                     self._turn_of.pop(id, None)
+                    self._waiting.add(id)
                 for id in self._taken_by.pop(entry.turn, ()):
                     if self._turn_of.get(id) == entry.turn:
                         self._settled.add(id)
+            elif entry.kind == "closed":
+                self._waiting.difference_update(note_of("closed", entry.note).moved)
+            elif entry.kind == "opened" and opened_of(entry).parent is not None:
+                self._part()
+            self._last = entry.id.hex()
         self._read_to = entries[-1].seq
+
+    def _part(self) -> None:
+        """A session that shares this past begins here. What waits is answered in the other; only
+        where they part at a message that waits, that stands here, and what waits before it.
+        """
+        if self._last in self._waiting:
+            self._standing |= self._waiting
+        self._settled |= self._waiting
+        self._waiting.clear()
 
 
 class Transcript:
@@ -97,11 +127,20 @@ class Transcript:
         # The inbox after the page: whatever has left it by then, the log already tells of.
         if accepted:
             waiting = {each.message.hex() for each in session.engine.inbox(session.id)}
-        turns = self._takers.of(page, accepted - waiting)
+        takers = self._takers
+        turns = takers.of(page, accepted - waiting)
         labels = session.labels()
         found = []
         for entry, note in said:
-            found.append(_message(session, entry, note, turns, waiting, labels))
+            id = entry.id.hex()
+            # Shared, and in no turn: it is the other session's, unless they parted at it.
+            is_shared = id in accepted and entry.seq <= session.origin
+            is_theirs = is_shared and turns.get(id) is None and not takers.stands(id)
+            found.append(
+                _message(
+                    session, entry, note, turns, waiting, labels, elsewhere=is_theirs
+                )
+            )
         return found, page[-1].seq
 
 
@@ -192,6 +231,8 @@ def _message(
     takers: dict[str, int | None],
     waiting: set[str],
     labels: dict[str, dict[str, Any]],
+    *,
+    elsewhere: bool = False,
 ) -> Message:
     id = entry.id.hex()
     turn = entry.turn if entry.turn is not None else takers.get(id)
@@ -201,5 +242,6 @@ def _message(
         seen,
         turn=session.turn_name(turn),
         pending=note.inbox and id in waiting,
+        elsewhere=elsewhere,
         labels={**known},
     )
