@@ -272,6 +272,13 @@ class _Healing:
         was = [(each.seq, each.message) for each in self._record.inbox]
         if was != [(each.seq, each.message) for each in inbox]:
             self._note_strays("stray-inbox", "an inbox that its log denies")
+        if self._record.misfiled is not None:
+            self._change(
+                "other-tenants",
+                "beside the log",
+                self._record.misfiled,
+                f"all of it under the tenant {state.tenant!r}",
+            )
         base = self._base()
         return Laid(
             # A turn's number is the fence of its time: the next one must be above them all.

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.doctor.holdfast.filing import Filing
 from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.domain.entry import Entry, Opened, note_of
 from holdfast.domain.message import thaw
@@ -38,6 +39,8 @@ class SessionRecord(msgspec.Struct):
     debts: list[OwedReply]
     events: list[AcceptedEvent]
     journal: list[JournalRow]
+    misfiled: str | None = None
+    """What is wrong with the tenants that it is kept under, if anything is."""
 
 
 def recognises(path: Path) -> bool:
@@ -75,7 +78,8 @@ class HoldfastRecords:
             self._copy.close()
             raise
         self._events: dict[str, list[AcceptedEvent]] | None = None
-        self._states = {state.id: state for state in states}
+        self._filing = Filing(self.engine, states)
+        self._states = {state.id: state for state in self._filing.states}
 
     def _bare_states(self) -> list[SessionState]:
         # After the engine was opened, which may have migrated the copy.
@@ -129,6 +133,7 @@ class HoldfastRecords:
             debts=_or_none(self.engine.debts, state.id),
             events=self._events_of(state.id),
             journal=journal,
+            misfiled=self._filing.problems.get(state.id),
         )
 
     def opened(self, state: SessionState) -> Opened | None:

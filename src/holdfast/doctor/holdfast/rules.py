@@ -154,6 +154,16 @@ RULES: tuple[Rule, ...] = (
         "waits for an answer.",
     ),
     _rule(
+        "other-tenants",
+        "auto",
+        DEFECT,
+        "I-19",
+        "The reply that a session owes is kept under a tenant that has no such session, so "
+        "nobody is given it.",
+        "Keep the inbox and the outbox with their session; if they name one tenant and the row of "
+        "the session alone another, that has no other session, keep the session with them.",
+    ),
+    _rule(
         "stray-events",
         "auto",
         DEFECT,

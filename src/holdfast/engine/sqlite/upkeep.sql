@@ -140,6 +140,14 @@ WHERE session.n IS NULL OR log.kind IS NOT 'message' OR log.id IS NOT inbox.mess
 SELECT coalesce(session.id, outbox.session), outbox.turn FROM outbox LEFT JOIN session ON session.n = outbox.session
 WHERE session.n IS NULL OR outbox.turn NOT BETWEEN 1 AND session.fence LIMIT 10;
 
+-- name: other_tenants
+-- Sessions whose inbox or outbox is kept under another tenant than they are.
+SELECT DISTINCT session.id, 'inbox' FROM inbox JOIN session ON session.n = inbox.session
+WHERE inbox.tenant IS NOT session.tenant
+UNION ALL
+SELECT DISTINCT session.id, 'outbox' FROM outbox JOIN session ON session.n = outbox.session
+WHERE outbox.tenant IS NOT session.tenant LIMIT 10;
+
 -- name: stray_events
 -- Events that name no entry.
 SELECT coalesce(session.id, event.session), event.seq FROM event

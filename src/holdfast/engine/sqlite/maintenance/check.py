@@ -327,6 +327,12 @@ _STRAYS = (
     Law("stray_inbox", "the inbox names entry {1}, which is no such message", "I-4"),
     Law("stray_outbox", "a reply is owed by turn {1}, which never was", "I-23"),
     Law(
+        "other_tenants",
+        "its {1} is kept under another tenant than the session itself",
+        "I-19",
+        RESTORE,
+    ),
+    Law(
         "stray_events",
         "an event names entry {1}, which is not what it was accepted as",
         "I-2",

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
+from typing import Any
 
 import apsw
 
@@ -101,7 +102,8 @@ class SearchFeed:
         for n, number, tenant, key, seq, kind, _id, at, note, body in rows:
             _, words = self.words(number, seq, kind, note, body)
             if words is not None:
-                facets = " ".join(_facets(number, tenant, key, words))
+                # damaged cells hide no other message
+                facets = " ".join(_facets(number, _name(tenant), _name(key), words))
                 volumes[n // VOLUME].append((n, spaced(words.text), facets))
                 times[n // VOLUME].append(at)
         for volume, added in volumes.items():
@@ -207,6 +209,13 @@ def facet(kind: str, name: str) -> str:
     return (
         kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     )
+
+
+def _name(cell: Any) -> Any:
+    """A cell that was written as text. One bit makes bytes of it, and a number says nothing."""
+    if isinstance(cell, bytes):
+        return cell.decode(errors="surrogateescape")
+    return cell if isinstance(cell, str | None) else ""
 
 
 def _facets(
