@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 import holdfast
 from holdfast.domain.message import freeze
 from holdfast.engine.protocol import Write
-from holdfast.errors import NotApproved, NotFound, TurnInterrupted
+from holdfast.errors import BadArgument, NotApproved, NotFound, TurnInterrupted
 from holdfast.testing import strategies
 from holdfast.testing.providers import check
 from holdfast.testing.strategies import FORMATS
@@ -132,14 +132,15 @@ class Stories(RuleBasedStateMachine):
     @running
     @rule(name=strategies.names, arguments=strategies.arguments, call_id=strategies.call_ids)
     def call(self, name, arguments, call_id):
-        # A call that was started in this turn already is refused, and changes nothing.
-        with contextlib.suppress(NotApproved):
+        # One that was started in this turn already is refused, and one that may be any of several;
+        # both change nothing.
+        with contextlib.suppress(NotApproved, BadArgument):
             self.turn.call(name, arguments, call_id=call_id)
 
     @running
     @rule(call_id=strategies.call_ids, content=strategies.words, error=st.booleans())
     def result(self, call_id, content, error):
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFound, BadArgument):
             self.turn.result(call_id, content, error=error)
 
     @running
@@ -151,7 +152,7 @@ class Stories(RuleBasedStateMachine):
     @rule(data=st.data(), call_id=strategies.call_ids, content=strategies.words)
     def come_late_with_a_result(self, data, call_id, content):
         turn = data.draw(st.sampled_from(self.past))
-        with pytest.raises((TurnInterrupted, NotFound)):
+        with pytest.raises((TurnInterrupted, NotFound, BadArgument)):
             turn.result(call_id, content)
 
     @had_some

@@ -653,7 +653,7 @@ def test_a_call_that_was_rewound_away_is_asked_about_again(path: Path, session: 
         session.rewind(named(session, "answer 0").id)
     with session.turn("ask") as turn:
         assert turn.call("rm", {"path": "/x"}, call_id="call_0", needs_approval=True).waiting
-    assert [call.state for call in session.calls()] == ["approved", "approved", "waiting"]
+    assert [call.state for call in session.calls()] == ["rewound", "rewound", "waiting"]
     assert_same_everywhere(path, session)
 
 

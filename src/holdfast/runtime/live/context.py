@@ -201,7 +201,7 @@ class Contexts:
         return kept, shaped
 
 
-_CONTENT = frozenset({str, list, dict, type(None)})
+_CONTENT = frozenset({str, list, type(None)})
 
 
 def _insist_on_messages(payloads: list[Any]) -> set[type]:
@@ -214,15 +214,19 @@ def _insist_on_messages(payloads: list[Any]) -> set[type]:
     if not kinds <= {dict, list}:
         raise Damaged(where="a payload", problem="it is no longer a message")
     for payload in payloads:
-        if type(payload) is dict:
-            is_named = type(payload.get("role")) is str or "type" in payload
-            # An event of Google's kit names its author, and its content is an object.
-            is_named = is_named or "author" in payload
-            # Pydantic AI's messages are of a kind, and have parts.
-            is_named = is_named or "kind" in payload
-            if not is_named or type(payload.get("content")) not in _CONTENT:
-                raise Damaged(where="a payload", problem="it is no longer a message")
+        if type(payload) is dict and not _is_message(payload):
+            raise Damaged(where="a payload", problem="it is no longer a message")
     return kinds
+
+
+def _is_message(payload: dict[str, Any]) -> bool:
+    content = payload.get("content")
+    if "author" in payload and "role" not in payload:
+        # An event of Google's kit names its author, and its content is an object.
+        return content is None or type(content) is dict
+    # Pydantic AI's messages are of a kind, and have parts.
+    is_named = "type" in payload or "kind" in payload
+    return (is_named or type(payload.get("role")) is str) and type(content) in _CONTENT
 
 
 def _are_usual(payloads: list[dict[str, Any]]) -> bool:

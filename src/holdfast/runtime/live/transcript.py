@@ -33,14 +33,16 @@ class Takers:
         self._taken_by: dict[int | None, set[str]] = {}
         # Their turns have ended with them: no other turn takes them.
         self._settled: set[str] = set()
-        # What waits after the last entry read, and what stands where it is without a turn.
+        # What waits after the last entry read, and what waited where a fork parted.
         self._waiting: set[str] = set()
-        self._standing: set[str] = set()
+        self._theirs: set[str] = set()
         self._last: str | None = None
 
-    def stands(self, id: str) -> bool:
-        """Whether this message stands in a fork outside a turn: they parted where it waited."""
-        return id in self._standing
+    def is_theirs(self, id: str) -> bool:
+        """Whether this message waited when a fork parted from here: it is answered in the other
+        session, unless they parted just at it.
+        """
+        return id in self._theirs
 
     def of(self, page: list[Entry], accepted: set[str]) -> dict[str, int | None]:
         """The turns of these messages, which were accepted in this page."""
@@ -100,8 +102,8 @@ class Takers:
         """A session that shares this past begins here. What waits is answered in the other; only
         where they part at a message that waits, that stands here, and what waits before it.
         """
-        if self._last in self._waiting:
-            self._standing |= self._waiting
+        if self._last not in self._waiting:
+            self._theirs |= self._waiting
         self._settled |= self._waiting
         self._waiting.clear()
 
@@ -133,12 +135,10 @@ class Transcript:
         found = []
         for entry, note in said:
             id = entry.id.hex()
-            # Shared, and in no turn: it is the other session's, unless they parted at it.
-            is_shared = id in accepted and entry.seq <= session.origin
-            is_theirs = is_shared and turns.get(id) is None and not takers.stands(id)
+            elsewhere = takers.is_theirs(id)
             found.append(
                 _message(
-                    session, entry, note, turns, waiting, labels, elsewhere=is_theirs
+                    session, entry, note, turns, waiting, labels, elsewhere=elsewhere
                 )
             )
         return found, page[-1].seq
