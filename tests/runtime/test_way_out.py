@@ -20,14 +20,16 @@ from procs import child
 CHILD = """
 import asyncio, os, signal, sys, threading, time
 import holdfast
+from holdfast.engine.postgres import batch_writer
 from holdfast.engine.postgres.engine import PostgresEngine
-from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.runtime import open_store
 from holdfast.runtime.plans import deadline
 
 where, mode, tries_s, deadline_s, shots = sys.argv[1:]
 # How long the engines try by themselves.
 PostgresEngine.__init__.__kwdefaults__["retry_s"] = float(tries_s)
-SqliteEngine.__init__.__kwdefaults__["lock_s"] = float(tries_s)
+batch_writer.LIMITS["lock"] = "200ms"
+open_store.open_engine.__kwdefaults__["lock_s"] = float(tries_s)
 deadline.LEAVE_S, deadline.EXIT_S = float(deadline_s), 0.3
 signal.signal(signal.SIGINT, signal.default_int_handler)
 main = threading.main_thread().ident
