@@ -121,13 +121,16 @@ class OpenStore:
             # Stores of other tenants share the keeper. Each ends the turns that were begun with
             # it, known by the lineages that its sessions share; the root ends all.
             if self._root is None or turn.session.lineages is self._lineages:
+                # Before: who is told of the end may not be able to read it any more.
+                turn.ended_because = reason
                 try:
                     run(turn.finish(Ending("interrupted", reason)), deadline)
-                except OperatorNeeded as error:
-                    failed.append(error)
+                except HoldfastError as error:
+                    turn.ended_because = None
+                    # Else somebody has ended it, or its session.
+                    if isinstance(error, OperatorNeeded):
+                        failed.append(error)
                     continue
-                except HoldfastError:
-                    continue  # somebody else has ended it, or its session
                 # Whoever is in its block did not end it, and is told when the block
                 # is left.
                 turn.owner_knows = False

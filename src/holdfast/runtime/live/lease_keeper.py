@@ -37,6 +37,8 @@ class KeptTurn(Protocol):
     lease_s: float
     owner_knows: bool
     """Whether whoever works on it knows that it is over, once it is."""
+    ended_because: str | None
+    """Why, when its store has ended it."""
 
     @property
     def is_deserted(self) -> bool:

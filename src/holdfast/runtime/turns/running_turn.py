@@ -21,6 +21,7 @@ from typing import Any
 
 from holdfast.domain.entry import Draft, TurnEnded, note_of
 from holdfast.domain.ids import turn_id
+from holdfast.domain.log.fold import Log
 from holdfast.domain.turn import addresses
 from holdfast.engine.protocol import Owing, Refused, Ticket, Write, Written
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
@@ -68,6 +69,7 @@ class RunningTurn:
         self.id = ""
         self.ended = False
         self.owner_knows = False
+        self.ended_because: str | None = None
         self.reply_to = reply_to
         self.took = took
         """Whether it has taken anything from the inbox: the answer may be owed to its sender."""
@@ -138,14 +140,10 @@ class RunningTurn:
         the turn's owner; see `untold`.
         """
         self.close()
-        log = yield from read(self.session.log)
-        turn = log.turns.get(self.number)
-        if log.closed == "erased":
-            reason = "its session was erased"
-        elif turn is not None and turn.end is not None:
-            reason = turn.reason or turn.end
-        else:
-            reason = "another took over"
+        # With its store: the log can't be read any more.
+        reason = self.ended_because
+        if reason is None:
+            reason = _why_over((yield from read(self.session.log)), self.number)
         # Not before: if the reading raises something else, the owner has not been told.
         self.tell_owner()
         return TurnInterrupted(turn_id=self.id, reason=reason)
@@ -570,6 +568,15 @@ class RunningTurn:
         wait.
         """
         return isinstance(error, GeneratorExit) and not self.hold.is_on_its_loop
+
+
+def _why_over(log: Log, number: int) -> str:
+    turn = log.turns.get(number)
+    if log.closed == "erased":
+        return "its session was erased"
+    if turn is not None and turn.end is not None:
+        return turn.reason or turn.end
+    return "another took over"
 
 
 def _left(turn: "weakref.ref[RunningTurn]", stream: Stream) -> None:
