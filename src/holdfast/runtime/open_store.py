@@ -19,6 +19,9 @@ from holdfast.runtime.plans.plan import run
 from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
 from holdfast.runtime.turns.end_turn import Ending
 
+CLOSED = "the store was closed"
+"""Why a turn is over that was running then."""
+
 # Weak: a store that its program drops is closed by `shared_engine`, and must not be
 # kept alive by this list.
 _open_stores: "weakref.WeakSet[OpenStore]" = weakref.WeakSet()
@@ -87,7 +90,7 @@ class OpenStore:
         self.keeper.refuse_starts(mine)
         patience = deadline or closing(self.engine.where)
         self.keeper.let_go_of_starting(mine, patience)
-        problem = self.end_turns("the store was closed", patience)
+        problem = self.end_turns(CLOSED, patience)
         self._let_go(deadline if problem is None else patience)
         if problem is not None and deadline is None:
             raise problem

@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast.adapters.hermes.spoken.conversation import Conversation
 from holdfast.errors import HoldfastError, Overtaken
+from holdfast.runtime.open_store import CLOSED
 
 Callback = Callable[..., Any]
 
@@ -141,7 +142,8 @@ def stop(
         conversation.failure = str(error)
     agent.interrupt(STOP)
     # Of a turn that another has taken over there is nothing to say: the other one speaks.
-    if show is not None and not isinstance(error, Overtaken):
+    by_another = isinstance(error, Overtaken) and getattr(error, "reason", "") != CLOSED
+    if show is not None and not by_another:
         show(f"\n\n{notice(error)}")
 
 
