@@ -24,8 +24,8 @@ from openai import AsyncOpenAI
 from pages import example
 
 from holdfast.adapters.agent_framework import HoldfastHistoryProvider
-from holdfast.adapters.agent_framework.messages import UNKNOWN
 from holdfast.adapters.agent_framework.run import StoredContents
+from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded, TurnInterrupted
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 from holdfast.testing.adapters.damage import spoil_last_message
@@ -382,7 +382,7 @@ def test_a_cancelled_tool_is_told_as_unknown(
     asyncio.run(run())
     asked = provider.asked[-1]
     assert asked.problems == ()
-    assert UNKNOWN in asked.words
+    assert UNKNOWN_OUTCOME in asked.words
     assert judge(history.store) == []
 
 

@@ -21,7 +21,7 @@ from openai import AsyncOpenAI
 
 import holdfast
 from holdfast.adapters.openai_agents import HoldfastSession
-from holdfast.adapters.openai_agents.items import UNKNOWN
+from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 
@@ -245,11 +245,11 @@ def test_a_call_whose_outcome_nobody_knows_is_closed(
         items = await session.get_items()
         assert items[1:] == [
             CALL,
-            {"type": "function_call_output", "call_id": "c1", "output": UNKNOWN},
+            {"type": "function_call_output", "call_id": "c1", "output": UNKNOWN_OUTCOME},
         ]
         await streamed(session, gardener(provider), "ask-02")
         assert provider.asked[-1].problems == ()
-        assert UNKNOWN in provider.asked[-1].words
+        assert UNKNOWN_OUTCOME in provider.asked[-1].words
 
     asyncio.run(run())
 

@@ -56,13 +56,29 @@ def test_closing_does_not_wait_for_it(server: Server, monkeypatch: pytest.Monkey
 
     turn = stores[0].session("k").turn("hello")
     turn.say("shown")
+    stopped, asking, answered = threading.Event(), threading.Event(), threading.Event()
+    notifier = stores[1]._work.engine._notifier
+    send = notifier._send
+
+    def tells_a_frozen_server(hint: str) -> object:
+        stopped.wait(LIMIT_S)
+        asking.set()
+        try:
+            return send(hint)
+        finally:
+            answered.set()
+
+    notifier._send = tells_a_frozen_server
     stores[1].session("other").append("a word to be indexed")
     with frozen(server):
+        stopped.set()
+        assert asking.wait(LIMIT_S)
         for store in stores:
             closing = threading.Thread(target=close, args=[store], daemon=True)
             closing.start()
             closing.join(LIMIT_S)
             assert not closing.is_alive()
+        assert not answered.is_set()
     assert len(told) == 1 and "could not be stored" in str(told[0])
     with holdfast.open(server.dsn()) as again:
         assert [m.text for m in again.session("k").transcript()] == ["hello", "shown"]

@@ -5,16 +5,14 @@ in the place of `SQLiteSession` before the tests are read. Tests that look into 
 `SQLiteSession`, or break its tables, are about that class and are left out, by name.
 """
 
-import os
-import re
-import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from torture.frameworks.published_suite import installed, outcome, unpacked
+
+PLUGIN = "torture.frameworks.openai_agents_suite"
 FILES = ["memory/test_session.py", "memory/test_session_limit.py"]
 FILES += ["memory/test_session_context_wrapper.py", "memory/test_session_persistence_sanitize.py"]
 FILES += ["test_soft_cancel.py"]
@@ -45,42 +43,11 @@ OF_SQLITE_ALONE = [
 
 def suite(environment: Path) -> tuple[int, int, list[str]]:
     """How many of the tests passed, of how many, and a sentence for each that did not."""
-    python = str(environment / "bin" / "python")
-    source = _source(environment, python)
-    left_out = " and ".join(f"not {name}" for name in OF_SQLITE_ALONE)
-    command = [python, "-m", "pytest", "-q", "-p", "torture.frameworks.openai_agents_suite"]
-    command += ["-p", "no:cacheprovider", "-k", left_out]
-    command += [f"tests/{name}" for name in FILES]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True)
-    said = ended.stdout
-    failed = re.findall(r"^(?:FAILED|ERROR) (.+)$", said, re.MULTILINE)
-    passed = sum(int(count) for count in re.findall(r"(\d+) passed", said))
-    if ended.returncode and not failed:
-        failed = [said[-400:] + ended.stderr[-400:]]
-    return passed, passed + len(failed), [f"its own suite: {each}" for each in failed]
-
-
-def _source(environment: Path, python: str) -> Path:
-    """The unpacked source distribution of the release that the environment has."""
-    place = environment / "sdist"
-    if not place.exists():
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
-        shown = subprocess.run(
-            [python, "-c", "import importlib.metadata as m; print(m.version('openai-agents'))"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        wanted = f"openai-agents=={shown.stdout.strip()}"
-        download = [python, "-m", "pip", "download", "--quiet", "--no-deps"]
-        download += ["--no-binary", "openai-agents", "--dest", str(place), wanted]
-        subprocess.run(download, check=True)
-        for archive in place.glob("*.tar.gz"):
-            with tarfile.open(archive) as packed:
-                packed.extractall(place, filter="data")
-    [folder] = [each for each in place.iterdir() if each.is_dir()]
-    return folder
+    release = installed(environment, "openai-agents")
+    source = unpacked(environment, release, environment / "sdist", needs=NEEDS)
+    options = ["-k", " and ".join(f"not {name}" for name in OF_SQLITE_ALONE)]
+    options += [f"tests/{name}" for name in FILES]
+    return outcome(environment, source, PLUGIN, options)
 
 
 def pytest_configure(config: Any) -> None:

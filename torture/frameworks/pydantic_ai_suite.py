@@ -6,19 +6,17 @@ plug-in of pytest (`-p torture.frameworks.pydantic_ai_suite`) this puts a store 
 those are about them and are left out, by name; so is the file about throwing snapshots away, which ours does not.
 """
 
-import os
-import re
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from torture.frameworks.published_suite import outcome, unpacked
+
 RELEASE = "pydantic-ai-harness==0.36.0"
 NEEDS = ["dirty-equals", "inline-snapshot"]
+PLUGIN = "torture.frameworks.pydantic_ai_suite"
 FILES = ["test_step_persistence.py", "test_durable_step_persistence.py", "test_frontier.py"]
 FILES += ["test_sqlite_and_media.py"]
 
@@ -45,37 +43,20 @@ OF_THEIRS_ALONE = [
 
 def suite(environment: Path) -> tuple[int, int, list[str]]:
     """How many of the tests passed, of how many, and a sentence for each that did not."""
-    python = str(environment / "bin" / "python")
-    source = _source(environment, python)
-    command = [python, "-m", "pytest", "-q", "-p", "torture.frameworks.pydantic_ai_suite"]
-    command += ["-p", "no:cacheprovider", "-o", "anyio_mode=auto"]
-    command += ["-k", " and ".join(f"not {name}" for name in OF_THEIRS_ALONE)]
-    command += [f"tests/step_persistence/{name}" for name in FILES]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True)
-    said = ended.stdout
-    failed = re.findall(r"^(?:FAILED|ERROR) (.+)$", said, re.MULTILINE)
-    passed = sum(int(count) for count in re.findall(r"(\d+) passed", said))
-    if ended.returncode and not failed:
-        failed = [said[-400:] + ended.stderr[-400:]]
-    return passed, passed + len(failed), [f"its own suite: {each}" for each in failed]
+    options = ["-o", "anyio_mode=auto"]
+    options += ["-k", " and ".join(f"not {name}" for name in OF_THEIRS_ALONE)]
+    options += [f"tests/step_persistence/{name}" for name in FILES]
+    return outcome(environment, _source(environment), PLUGIN, options)
 
 
-def _source(environment: Path, python: str) -> Path:
+def _source(environment: Path) -> Path:
     """A folder with the tests of the release, and nothing else of it: what is tested is installed."""
     place = environment / "suite"
     if not place.exists():
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
         with tempfile.TemporaryDirectory() as folder:
-            download = [python, "-m", "pip", "download", "--quiet", "--no-deps"]
-            download += ["--no-binary", "pydantic-ai-harness", "--dest", folder, RELEASE]
-            subprocess.run(download, check=True)
-            [archive] = Path(folder).glob("*.tar.gz")
-            with tarfile.open(archive) as packed:
-                packed.extractall(folder, filter="data")
-            [tests] = Path(folder).glob("*/tests")
+            release = unpacked(environment, RELEASE, Path(folder) / "sdist", needs=NEEDS)
             place.mkdir()
-            shutil.copytree(tests, place / "tests")
+            shutil.copytree(release / "tests", place / "tests")
             (place / "pytest.ini").write_text("[pytest]\n")
     return place
 

@@ -35,7 +35,7 @@ def _agent(task: Task) -> Any:
         return task.water(row)
 
     client = {"base_url": task.base_url, "api_key": "none", "max_retries": 0}
-    summing_up = Agent(model=_summing_up(task.summary), callback_handler=None)
+    summing_up = Agent(model=answering(task.summary), callback_handler=None)
     window = SummarizingConversationManager(
         summary_ratio=0.8, preserve_recent_messages=2, summarization_agent=summing_up
     )
@@ -50,12 +50,11 @@ def _agent(task: Task) -> Any:
     )
 
 
-def _summing_up(summary: str) -> Any:
+def answering(words: str) -> Any:
+    """A model that has this answer ready, in one piece."""
     from strands.models import Model
 
-    class Summary(Model):
-        """A model that says the summary."""
-
+    class Ready(Model):
         def update_config(self, **config: Any) -> None:
             return
 
@@ -67,11 +66,11 @@ def _summing_up(summary: str) -> Any:
 
         async def stream(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
             yield {"messageStart": {"role": "assistant"}}
-            yield {"contentBlockDelta": {"delta": {"text": summary}}}
+            yield {"contentBlockDelta": {"delta": {"text": words}}}
             yield {"contentBlockStop": {}}
             yield {"messageStop": {"stopReason": "end_turn"}}
 
-    return Summary()
+    return Ready()
 
 
 async def ask(task: Task, show: Show) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from langchain_core import messages as lc
 
 from holdfast.domain.message import freeze
+from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.errors import InvalidMessage
 
 Typed = tuple[str, bytes]
@@ -152,9 +153,6 @@ def is_json(value: Any) -> bool:
     return False
 
 
-UNKNOWN = "interrupted: the outcome of this call is unknown"
-
-
 def with_results(messages: list[Any], *, to_the_end: bool) -> list[Any]:
     """The messages, each call of a tool with a result behind it: a provider refuses one without.
     With `to_the_end` also those that nothing has come after yet.
@@ -174,6 +172,8 @@ def with_results(messages: list[Any], *, to_the_end: bool) -> list[Any]:
             if call["id"] not in answered:
                 name, id = call["name"], call["id"]
                 owed.append(
-                    lc.ToolMessage(UNKNOWN, tool_call_id=id, name=name, status="error")
+                    lc.ToolMessage(
+                        UNKNOWN_OUTCOME, tool_call_id=id, name=name, status="error"
+                    )
                 )
     return whole + owed if to_the_end else whole

@@ -32,7 +32,8 @@ from holdfast.domain.message import (
     target_of,
 )
 
-INTERRUPTED = "[interrupted: the outcome of this call is unknown]"
+UNKNOWN_OUTCOME = "interrupted: the outcome of this call is unknown"
+INTERRUPTED = f"[{UNKNOWN_OUTCOME}]"
 RUNNING = "[no result yet: the call is still running]"
 WAITING = "[waiting for approval]"
 CONTINUE = "(There is no new message. Continue.)"

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.domain.message import Image, Other, Refusal, Role, Text, thaw
 from holdfast.domain.repair import Piece, Read, Step, StoredMessage
+from holdfast.errors import Damaged
 from holdfast.formats.call_ids import CallNames
 from holdfast.formats.format import Shaped
 from holdfast.formats.reading import NOT_JSON, Block, dumped, is_blank, parsed, text
@@ -216,3 +217,42 @@ def whole_arguments(said: Any) -> str:
     if parsed(words) is NOT_JSON:
         return dumped({"arguments": words})
     return words
+
+
+_CONTENT = frozenset({str, list, type(None)})
+
+
+def insist_on_messages(payloads: list[Any]) -> set[type]:
+    """The types of these payloads; `Damaged` when one is none that a message has. Those of plain
+    messages are passed on unread, so this is all that is seen of them.
+    """
+    kinds = set(map(type, payloads))
+    if kinds == {dict} and _are_usual(payloads):
+        return kinds
+    if not kinds <= {dict, list}:
+        raise Damaged(where="a payload", problem="it is no longer a message")
+    for payload in payloads:
+        if type(payload) is dict and not _is_message(payload):
+            raise Damaged(where="a payload", problem="it is no longer a message")
+    return kinds
+
+
+def _is_message(payload: dict[str, Any]) -> bool:
+    content = payload.get("content")
+    if "author" in payload and "role" not in payload:
+        # An event of Google's kit names its author, and its content is an object.
+        return content is None or type(content) is dict
+    # Pydantic AI's messages are of a kind, and have parts.
+    is_named = "type" in payload or "kind" in payload
+    return (is_named or type(payload.get("role")) is str) and type(content) in _CONTENT
+
+
+def _are_usual(payloads: list[dict[str, Any]]) -> bool:
+    """Whether all have a role and content, as nearly all have."""
+    # Sets of types, made without a look at each for itself: this is done for all of a long history.
+    try:
+        roles = {type(payload["role"]) for payload in payloads}
+        contents = {type(payload["content"]) for payload in payloads}
+    except KeyError:
+        return False
+    return roles == {str} and contents <= _CONTENT

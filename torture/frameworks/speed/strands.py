@@ -3,37 +3,13 @@ and a model that answers at once, in one piece.
 """
 
 import warnings
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.strands import answering
 
 AGENT = "gardener"
-
-
-def _model() -> Any:
-    from strands.models import Model
-
-    class Prompt(Model):
-        """A model that has its answer ready."""
-
-        def update_config(self, **config: Any) -> None:
-            return
-
-        def get_config(self) -> Any:
-            return {}
-
-        def structured_output(self, *given: Any, **more: Any) -> Any:
-            raise NotImplementedError
-
-        async def stream(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
-            yield {"messageStart": {"role": "assistant"}}
-            yield {"contentBlockDelta": {"delta": {"text": SAID}}}
-            yield {"contentBlockStop": {}}
-            yield {"messageStop": {"stopReason": "end_turn"}}
-
-    return Prompt()
 
 
 class AgentSession:
@@ -49,7 +25,7 @@ class AgentSession:
 
         if self._made is None:
             self._made = Agent(
-                model=_model(),
+                model=answering(SAID),
                 session_manager=self._manager,
                 agent_id=AGENT,
                 callback_handler=None,

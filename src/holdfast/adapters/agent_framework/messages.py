@@ -9,14 +9,13 @@ from agent_framework import Message
 from holdfast.adapters.framework import Named
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import freeze
+from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.errors import BadArgument
 from holdfast.formats.frameworks.agent_framework import NAME
 from holdfast.formats.reading import NOT_JSON, fields, parsed, text
 from holdfast.runtime.live.message import Message as Stored
 
 Payload = dict[str, Any]
-
-UNKNOWN = "interrupted: the outcome of this call is unknown"
 
 
 def payloads_of(messages: Any) -> list[Payload]:
@@ -115,7 +114,7 @@ def _closed(
             results = []
             for call_id in calls:
                 result = {"type": "function_result", "call_id": call_id}
-                results.append({**result, "result": UNKNOWN})
+                results.append({**result, "result": UNKNOWN_OUTCOME})
             yield {"role": "tool", "contents": results}, turn
 
 

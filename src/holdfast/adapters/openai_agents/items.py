@@ -3,26 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.domain.message import thaw
-from holdfast.domain.repair import StoredMessage
+from holdfast.domain.repair import UNKNOWN_OUTCOME, StoredMessage
 from holdfast.runtime.live.message import Message
 
 Item = Any
 """An item of the Responses API: a dict, or whatever somebody has stored."""
 
-UNKNOWN = "interrupted: the outcome of this call is unknown"
 _ANSWERS = ("function_call_output", "custom_tool_call_output", "computer_call_output")
 _CALLS = ("function_call", "custom_tool_call", "computer_call")
-
-
-def payload_of(seen: StoredMessage) -> Any:
-    """The payload of a message; None when it was erased or can't be read."""
-    if seen.note.erased or seen.note.origin == "unreadable":
-        return None
-    try:
-        return thaw(seen.body)
-    except Exception:  # whatever it is that damaged bytes cause
-        return None
 
 
 def items_of(seen: StoredMessage, payload: Any) -> list[Item]:
@@ -63,7 +51,9 @@ def closed(items: list[Item], unknown: Iterable[str]) -> list[Item]:
         if is_call(item) and item["call_id"] in wanted:
             wanted.discard(item["call_id"])
             kind = f"{item['type']}_output"
-            found.append({"type": kind, "call_id": item["call_id"], "output": UNKNOWN})
+            found.append(
+                {"type": kind, "call_id": item["call_id"], "output": UNKNOWN_OUTCOME}
+            )
     return found
 
 

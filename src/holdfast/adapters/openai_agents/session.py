@@ -23,7 +23,6 @@ from holdfast.adapters.openai_agents.items import (
     Item,
     closed,
     items_of,
-    payload_of,
     unanswered,
     without_strays,
 )
@@ -31,6 +30,7 @@ from holdfast.adapters.openai_agents.run import FORMAT, StreamedRun
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Usage
 from holdfast.errors import BadArgument
+from holdfast.runtime.live.message import payload_of
 from holdfast.runtime.session import Session
 
 try:

@@ -50,9 +50,6 @@ class Adk(FrameworkFormat):
 
     name = NAME
 
-    def say(self, role: Role, text: str) -> Payload:
-        return self.word(role, [self.text(text)])
-
     def note(self, payload: Payload) -> MessageNote:
         said = fields(payload)
         content = said.get("content")

@@ -42,9 +42,6 @@ class AgentFramework(FrameworkFormat):
         "tool": "tool",
     }
 
-    def say(self, role: Role, text: str) -> Payload:
-        return self.word(role, [self.text(text)])
-
     def note(self, payload: Payload) -> MessageNote:
         said = fields(payload)
         contents = said.get("contents")

@@ -41,9 +41,6 @@ class Agno(FrameworkFormat):
         "tool": "tool",
     }
 
-    def say(self, role: Role, text: str) -> Payload:
-        return self.word(role, [self.text(text)])
-
     def note(self, payload: Payload) -> MessageNote:
         said = fields(payload)
         if text(said.get("record")):

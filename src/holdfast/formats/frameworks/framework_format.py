@@ -38,6 +38,9 @@ class FrameworkFormat(BuiltInFormat):
     def _made_writer(self, read: Read, used: set[str]) -> "FrameworkWriter":
         return FrameworkWriter(self, read, used)
 
+    def say(self, role: Role, text: str) -> Payload:
+        return self.word(role, [self.text(text)])
+
     def note(self, payload: Payload) -> MessageNote:
         role = check_role(payload, self.roles)
         self.check(payload)

@@ -31,9 +31,6 @@ class LlamaIndex(FrameworkFormat):
         "function": "tool",
     }
 
-    def say(self, role: Role, text: str) -> Payload:
-        return self.word(role, [self.text(text)])
-
     def check(self, payload: Payload) -> None:
         if not isinstance(fields(payload).get("blocks"), list):
             problem = "a message has a list of `blocks`"

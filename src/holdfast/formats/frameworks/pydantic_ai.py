@@ -38,9 +38,6 @@ class PydanticAI(FrameworkFormat):
 
     name = NAME
 
-    def say(self, role: Role, text: str) -> Payload:
-        return self.word(role, [self.text(text)])
-
     def note(self, payload: Payload) -> MessageNote:
         said = fields(payload)
         role = _KINDS.get(text(said.get("kind")))

@@ -57,9 +57,6 @@ class Strands(FrameworkFormat):
     def assembly(self) -> Assembly:
         return StrandsAssembly(self.note)
 
-    def say(self, role: Role, text: str) -> Payload:
-        return self.word(role, [self.text(text)])
-
     def note(self, payload: Payload) -> MessageNote:
         if is_record(payload):
             return note_of(self.name, "system", self.read(payload))

@@ -20,10 +20,9 @@ from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import Ties, live, settled, stands_alone
 from holdfast.domain.message import thaw_all
 from holdfast.domain.repair import CONTINUE, StoredMessage, repair
-from holdfast.errors import Damaged
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
-from holdfast.formats.shaping import is_plain_dialogue
+from holdfast.formats.shaping import insist_on_messages, is_plain_dialogue
 
 
 class Context(list[Any]):
@@ -197,47 +196,8 @@ class Contexts:
         # A copy: what the tail uses must not bind the beginning, which outlives it.
         used = set(kept.used)
         shaped = shape.shape(steps, used=used, first=not kept.payloads, goes_on=prefill)
-        _insist_on_messages([payload for payload, _ in shaped])
+        insist_on_messages([payload for payload, _ in shaped])
         return kept, shaped
-
-
-_CONTENT = frozenset({str, list, type(None)})
-
-
-def _insist_on_messages(payloads: list[Any]) -> set[type]:
-    """The types of these payloads; `Damaged` when one is none that a message has. Those of plain
-    messages are passed on unread, so this is all that is seen of them.
-    """
-    kinds = set(map(type, payloads))
-    if kinds == {dict} and _are_usual(payloads):
-        return kinds
-    if not kinds <= {dict, list}:
-        raise Damaged(where="a payload", problem="it is no longer a message")
-    for payload in payloads:
-        if type(payload) is dict and not _is_message(payload):
-            raise Damaged(where="a payload", problem="it is no longer a message")
-    return kinds
-
-
-def _is_message(payload: dict[str, Any]) -> bool:
-    content = payload.get("content")
-    if "author" in payload and "role" not in payload:
-        # An event of Google's kit names its author, and its content is an object.
-        return content is None or type(content) is dict
-    # Pydantic AI's messages are of a kind, and have parts.
-    is_named = "type" in payload or "kind" in payload
-    return (is_named or type(payload.get("role")) is str) and type(content) in _CONTENT
-
-
-def _are_usual(payloads: list[dict[str, Any]]) -> bool:
-    """Whether all have a role and content, as nearly all have."""
-    # Sets of types, made without a look at each for itself: this is done for all of a long history.
-    try:
-        roles = {type(payload["role"]) for payload in payloads}
-        contents = {type(payload["content"]) for payload in payloads}
-    except KeyError:
-        return False
-    return roles == {str} and contents <= _CONTENT
 
 
 class _Kept:
@@ -274,14 +234,14 @@ class _Kept:
         self.ties.add(messages)
         steps = repair(messages, registry.read)
         shaped = shape.shape(steps, used=self.used, first=not self.payloads)
-        _insist_on_messages([payload for payload, _ in shaped])
+        insist_on_messages([payload for payload, _ in shaped])
         for payload, ids in shaped:
             self.payloads.append(payload)
             self.ids.append(ids)
 
     def _take_plain(self, messages: Sequence[StoredMessage]) -> None:
         payloads = thaw_all([message.body for message in messages])
-        if list not in _insist_on_messages(payloads):
+        if list not in insist_on_messages(payloads):
             self.payloads += payloads
             self.ids += [(message.id,) for message in messages]
             return

@@ -84,11 +84,7 @@ class Message:
     @property
     def payload(self) -> Any:
         """The message exactly as it was stored; a copy of its own at every look."""
-        note = self._seen.note
-        # What stands for an entry that can't be read was never stored.
-        if note.erased or note.origin == "unreadable":
-            return None
-        return self._read(thaw, None)
+        return payload_of(self._seen)
 
     @property
     def parts(self) -> list[Part]:
@@ -138,6 +134,17 @@ class Message:
         for call in self.calls:
             said.append(f"{call.name}({_cut(call.arguments, 40)})")
         return f"<Message {self.seq} {self.role} {self.state} {' '.join(said) or repr('')}>"
+
+
+def payload_of(seen: StoredMessage) -> Any:
+    """The payload of a message as it was stored; None when it was erased or can't be read."""
+    # What stands for an entry that can't be read was never stored.
+    if seen.note.erased or seen.note.origin == "unreadable":
+        return None
+    try:
+        return thaw(seen.body)
+    except Exception:  # whatever it is that damaged bytes cause
+        return None
 
 
 def unreadable(seq: int) -> str:

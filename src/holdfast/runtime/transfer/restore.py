@@ -134,15 +134,36 @@ class _Restoring:
 
     def bring(self, entries: Callable[[], Iterable[Entry]]) -> ImportedStore:
         known = self._place()
-        if known is None:
-            self._done.new = 1
-            key, epoch = self._name()
-            self._origin = self._shared(entries)
-        elif known.erased and not self._facts.erased:
+        if known is not None and known.erased and not self._facts.erased:
             self._done.notes.append(
                 f"session `{self._id}` was erased here: it was not brought back"
             )
             return self._done
+        opening = self._opening(known, entries)
+        # An event is accepted once for each key (I-2): its key knows them, though it may have come
+        # without.
+        self._accepted = EventsOfLog(
+            self._tenant,
+            self._id,
+            keys=[opening.key, self._key],
+            past_of=self._facts.parent,
+        )
+        pieces = _pieces(map(self._renamed, entries()))
+        for piece, is_last in with_last(pieces):
+            self._bring_piece(piece, known, opening, is_last=is_last)
+        if known is not None and self._lost:
+            self._commit(Write(self._id, ended_too=True, blank=self._blank()))
+        self._tell(known)
+        return self._done
+
+    def _opening(
+        self, known: SessionState | None, entries: Callable[[], Iterable[Entry]]
+    ) -> Opening:
+        """How it is opened here; of one that is here already, how it was."""
+        if known is None:
+            self._done.new = 1
+            key, epoch = self._name()
+            self._origin = self._shared(entries)
         else:
             key, epoch = known.key, known.epoch
             self._origin = known.origin
@@ -151,33 +172,33 @@ class _Restoring:
             # One that is held by anybody else is told by the guard of the first write.
             if known.holder == HOLDER:
                 self._running_here = known.turn
-        opening = Opening(
+        return Opening(
             self._tenant, key, epoch, head=self._origin, parent=self._facts.parent
         )
-        # An event is accepted once for each key (I-2): its key knows them, though it may have come
-        # without.
-        self._accepted = EventsOfLog(
-            self._tenant,
-            self._id,
-            keys=[key, self._key],
-            past_of=self._facts.parent,
-        )
-        pieces = _pieces(map(self._renamed, entries()))
-        for piece, is_last in with_last(pieces):
-            running = _unfinished(piece) if is_last else None
-            if running is not None and (known is None or known.head <= self._head):
-                # Its turn gets the number that follows.
-                if self._fence_here != running - 1:
-                    self._add([], self._head, None, fence=running - 1)
-            self._take_in(piece)
-            rest = self._new(piece, known)
-            head = self._head - len(rest)
-            is_first = known is None and head == self._origin
-            if rest:
-                place = opening if is_first else None
-                self._add(rest, head, place, is_last=is_last, running=running)
-        if known is not None and self._lost:
-            self._commit(Write(self._id, ended_too=True, blank=self._blank()))
+
+    def _bring_piece(
+        self,
+        piece: Page,
+        known: SessionState | None,
+        opening: Opening,
+        *,
+        is_last: bool,
+    ) -> None:
+        running = _unfinished(piece) if is_last else None
+        if running is not None and (known is None or known.head <= self._head):
+            # Its turn gets the number that follows.
+            if self._fence_here != running - 1:
+                self._add([], self._head, None, fence=running - 1)
+        self._take_in(piece)
+        rest = self._new(piece, known)
+        head = self._head - len(rest)
+        is_first = known is None and head == self._origin
+        if rest:
+            place = opening if is_first else None
+            self._add(rest, head, place, is_last=is_last, running=running)
+
+    def _tell(self, known: SessionState | None) -> None:
+        """What came of it, once it is there."""
         if known is not None and self._done.messages:
             self._done.grown = 1
         is_new = known is None or known.head < self._head
@@ -186,7 +207,6 @@ class _Restoring:
             self._done.notes.append(
                 f"replies that were owed when it was written out are not owed here: {count}"
             )
-        return self._done
 
     def _place(self) -> SessionState | None:
         """The session that it is here, if there is one. Where another tenant has its id, it goes

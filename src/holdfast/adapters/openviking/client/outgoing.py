@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast import Message
 from holdfast.adapters.openviking.client.position import LogPlace, Position
+from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.parts import Call, Image, Other, Refusal, Result, Text
 
 BATCH_MAX = 100
@@ -34,7 +35,6 @@ GIVEN = (
     "message_kind",
 )
 """What OpenViking takes of a message beside our ids."""
-UNKNOWN_OUTCOME = "interrupted: the outcome of this call is unknown"
 
 Body = dict[str, Any]
 
