@@ -4,30 +4,41 @@ promise.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
+from holdfast.testing.providers import check
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 60.0
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "BOT_TOKEN")
+NO_KEYS: Mapping[str, str] = {}
+"""Without keys the programs answer themselves."""
 
 
 @contextmanager
-def example(name: str, *arguments: object, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """The program, started in this folder; killed when the block is left."""
+def example(
+    name: str, *arguments: object, cwd: Path, settings: Mapping[str, str] = NO_KEYS
+) -> Iterator[subprocess.Popen[str]]:
+    """The program, started in this folder; killed when the block is left. `settings` are variables
+    of its environment.
+    """
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    has_no_keys = {name: value for name, value in os.environ.items() if name not in KEYS}
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+        env={**has_no_keys, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **settings},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -39,8 +50,10 @@ def example(name: str, *arguments: object, cwd: Path) -> Iterator[subprocess.Pop
         process.communicate()
 
 
-def output_of(name: str, *arguments: object, cwd: Path) -> str:
-    with example(name, *arguments, cwd=cwd) as process:
+def output_of(
+    name: str, *arguments: object, cwd: Path, settings: Mapping[str, str] = NO_KEYS
+) -> str:
+    with example(name, *arguments, cwd=cwd, settings=settings) as process:
         out, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0, out
         return out
@@ -141,8 +154,20 @@ def test_a_gateway_that_was_killed_goes_on_when_it_is_started_again(moment: str,
 # ----------------------------------------------------------------------------------------------------
 
 
-def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it(tmp_path: Path):
-    said = output_of("coding_agent.py", "--folder", ROOT / "examples", cwd=tmp_path)
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with three programs, the longest of which is the gateway."""
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    for name in ("coding_agent.py", "gateway.py", "retrofit.py"):
+        shutil.copy(ROOT / "examples" / name, folder)
+    return folder
+
+
+def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it(
+    files: Path, tmp_path: Path
+):
+    said = output_of("coding_agent.py", "--folder", files, cwd=tmp_path)
     assert said.count("[read_file ") == 3 and "[compacted " in said
     assert said.endswith("gateway.py is the longest.\n")
     with holdfast.open(tmp_path / "coding.db") as store:
@@ -157,7 +182,7 @@ def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it
             "gateway.py",
             "retrofit.py",
         ]
-        size = sum(path.stat().st_size for path in (ROOT / "examples").glob("*.py"))
+        size = sum(path.stat().st_size for path in files.glob("*.py"))
         # the summary tells, not the files
         assert len(str(session.context("openai.chat"))) < size / 2
 
@@ -165,11 +190,9 @@ def test_the_coding_agent_compacts_in_the_middle_of_its_turn_and_keeps_all_of_it
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["has ", "[read_file gateway.py]\n"])
 def test_ctrl_c_keeps_what_the_coding_agent_has_shown_and_the_next_prompt_goes_on(
-    moment: str, tmp_path: Path
+    moment: str, files: Path, tmp_path: Path
 ):
-    with example(
-        "coding_agent.py", "--folder", ROOT / "examples", "--delay", 0.1, cwd=tmp_path
-    ) as process:
+    with example("coding_agent.py", "--folder", files, "--delay", 0.1, cwd=tmp_path) as process:
         shown = until(process, moment)
         process.send_signal(signal.SIGINT)
         shown += until(process, "[interrupted: what you have seen is kept]")
@@ -204,3 +227,155 @@ def test_the_retrofitted_agent_loses_nothing_though_it_cuts_its_list(tmp_path: P
         assert texts == ["Hello.", "How are you?", "Hello.", "Hello.", "Bye."]
         assert len(session.context("openai.chat")) == 6
         assert session.instructions() == "You are a parrot with a memory."
+
+
+# Loops of one's own
+# --------------------------------------------------------------------------------------------------
+
+CLIENTS = {"openai": "openai.chat", "anthropic": "anthropic"}
+FACES = [(client, face) for client in CLIENTS for face in ("", "--asyncio")]
+MOMENT = ScriptedAnswer(("One ", "moment. "), [("water", {"row": 7})])
+
+
+def settings_of(client: str, provider: ScriptedProvider) -> dict[str, str]:
+    """What points a client at the strict provider."""
+    name = client.upper()
+    path = "/v1" if client == "openai" else ""
+    return {f"{name}_BASE_URL": provider.url + path, f"{name}_API_KEY": "none"}
+
+
+def flags(face: str) -> list[str]:
+    return [face] if face else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("client", "face"), FACES)
+def test_a_loop_runs_its_tools_and_goes_on_in_the_next_process(
+    client: str, face: str, tmp_path: Path
+):
+    said = output_of(f"{client}_loop.py", *flags(face), cwd=tmp_path)
+    said += output_of(f"{client}_loop.py", *flags(face), "Which row?", cwd=tmp_path)
+    assert said.count("One moment. [water {'row': 7}]\nRow 7 is watered.\n") == 1
+    assert said.count("It was row 7.\n") == 2
+    with holdfast.open(tmp_path / "loop.db") as store:
+        session = store.session("garden", create=False)
+        assert [turn.end for turn in session.turns()] == ["completed"] * 3
+        assert [call.state for call in session.calls()] == ["done"]
+        context = session.context(CLIENTS[client])
+        assert check(CLIENTS[client], context) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(("client", "face"), FACES)
+def test_what_a_loop_has_shown_is_told_to_the_model_after_a_kill_and_after_ctrl_c(
+    client: str, face: str, how: signal.Signals, tmp_path: Path
+):
+    with serve() as provider:
+        provider.answer("Water", ScriptedAnswer(("One ", "moment. "), stalls_after=1))
+        given = {"cwd": tmp_path, "settings": settings_of(client, provider)}
+        with example(f"{client}_loop.py", *flags(face), "Water row 7.", **given) as process:
+            until(process, "One ")
+            process.send_signal(how)
+            assert process.wait(LIMIT_S) != 0
+        provider.go_on.set()
+        output_of(f"{client}_loop.py", *flags(face), "Are you there?", **given)
+        asked = provider.asked[-1]
+        assert asked.problems == ()
+        places = [asked.words.index(words) for words in ("Water row 7.", "One ", "Are you there?")]
+        assert places == sorted(places) and "moment" not in asked.words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("client", "face"), FACES)
+def test_a_loop_that_is_sent_a_request_twice_asks_its_model_once(
+    client: str, face: str, tmp_path: Path
+):
+    with serve() as provider:
+        provider.answer("Water", MOMENT, ScriptedAnswer(("Done.",)))
+        given = {"cwd": tmp_path, "settings": settings_of(client, provider)}
+        request = [*flags(face), "--request", "r-1", "Water row 7."]
+        first = output_of(f"{client}_loop.py", *request, **given)
+        again = output_of(f"{client}_loop.py", *request, **given)
+        assert first.endswith("Done.\n") and again.endswith("One moment. Done.\n")
+        assert len(provider.asked) == 2 and "[water" not in again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("client", "face"), FACES)
+def test_a_model_that_calls_what_is_not_there_is_told_so(client: str, face: str, tmp_path: Path):
+    with serve() as provider:
+        calls = [("fly", {}), ("water", {"column": 7})]
+        provider.answer("Water", ScriptedAnswer(("Hm. ",), calls), ScriptedAnswer(("Sorry.",)))
+        given = {"cwd": tmp_path, "settings": settings_of(client, provider)}
+        output_of(f"{client}_loop.py", *flags(face), "Water row 7.", **given)
+        assert provider.asked[-1].problems == ()
+        assert "KeyError: 'fly'" in provider.asked[-1].words
+        assert "unexpected keyword argument 'column'" in provider.asked[-1].words
+    with holdfast.open(tmp_path / "loop.db") as store:
+        session = store.session("garden", create=False)
+        assert [call.state for call in session.calls()] == ["failed", "failed"]
+
+
+# The bot
+# --------------------------------------------------------------------------------------------------
+
+
+def chats_of(folder: Path) -> list[tuple[int, str]]:
+    """What stands in the chats, in order."""
+    kept = json.loads((folder / "bot.db.telegram.json").read_text())
+    return [(chat, text) for chat, text in kept["chats"]]
+
+
+def every_update_is_there_once(folder: Path) -> None:
+    with holdfast.open(folder / "bot.db") as store:
+        assert not store.pending() and not store.outbox() and store.check() == []
+        # What waited while its chat was begun anew is in both logs, as one message.
+        texts = {}
+        for listed in store.sessions(limit=50):
+            for message in store.get(listed.id).transcript():
+                if message.role == "user":
+                    texts[message.id] = message.text
+        asked = ["Where is order 17?", "Hello!", "And order 23?", "/new", "Do you know me?"]
+        assert sorted(texts.values()) == sorted([*asked, "Thank you."])
+        assert store.session("chat:7", create=False).epoch >= 2
+
+
+@pytest.mark.slow
+def test_the_bot_answers_in_every_chat_and_begins_anew_when_it_is_told_to(tmp_path: Path):
+    said = output_of("telegram_bot.py", cwd=tmp_path)
+    every_update_is_there_once(tmp_path)
+    chats = chats_of(tmp_path)
+    told = " ".join(text for chat, text in chats if chat == 42)
+    assert "Order 17 arrives tomorrow." in told and "Order 23 arrives tomorrow." in told
+    last = [text for chat, text in chats if chat == 7][-2:]
+    assert "A new conversation." in last and "I have heard" in " ".join(last)
+    assert said.count("accepted") == 5
+    assert "accepted" not in output_of("telegram_bot.py", cwd=tmp_path)
+    assert chats_of(tmp_path) == chats
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "accepted 1",
+        "accepted 3",
+        "to 42: Order 17 \n",
+        "Order 23 \n",
+        "to 7: A new",
+        "accepted 5",
+        "to 7: I have heard 1 \n",
+        "accepted 6",
+    ],
+)
+def test_a_bot_that_was_killed_goes_on_when_it_is_started_again(moment: str, tmp_path: Path):
+    with example("telegram_bot.py", "--delay", 0.02, cwd=tmp_path) as process:
+        until(process, moment)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(LIMIT_S) == -signal.SIGKILL
+    output_of("telegram_bot.py", cwd=tmp_path)
+    every_update_is_there_once(tmp_path)
+    told = " ".join(text for chat, text in chats_of(tmp_path) if chat == 42)
+    assert "Order 17" in told and "Order 23" in told
+    assert (7, "A new conversation.") in chats_of(tmp_path)
