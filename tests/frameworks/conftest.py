@@ -12,6 +12,7 @@ import pytest
 APART: list[str] = [
     "test_agent_framework*",
     "test_agno*",
+    "test_aiogram*",
     "test_langchain*",
     "test_langgraph*",
     "test_llama_index*",

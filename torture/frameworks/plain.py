@@ -12,8 +12,8 @@ import holdfast
 from holdfast.errors import AlreadyAccepted
 from holdfast.testing.adapters import Show, Task
 
-INSTALL = ["openai>=2.0", "anthropic>=0.100"]
-TESTS = ["tests/frameworks/test_kit.py"]
+INSTALL = ["openai>=2.0", "anthropic>=0.100", "aiogram>=3.20"]
+TESTS = ["tests/frameworks/test_kit.py", "tests/frameworks/test_aiogram_bot.py"]
 
 STORE_CODE = "frameworks/plain.py"
 WATER = {
