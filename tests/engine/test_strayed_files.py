@@ -4,6 +4,7 @@ and the same handle goes on when the cause is gone (FAULTS G7, G8).
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import holdfast
 import procs
 from holdfast import Session, Store
+from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity, refuse_beside_strayed
 from holdfast.errors import StoreUnavailable
 
 
@@ -246,6 +248,25 @@ def test_a_store_is_not_opened_again_beside_a_handle_on_a_deleted_log(
 
 
 @pytest.mark.slow
+def test_a_store_may_be_opened_while_a_dropped_one_is_being_closed(path: Path) -> None:
+    """The last connection that is closed deletes the log: nobody else has. Not so where it was
+    deleted before.
+    """
+    with holdfast.open(path) as store:
+        store.session("k").append("before")
+        closing, strayed = (FileIdentity(str(path), time.monotonic) for _ in range(2))
+        closing.begin_to_leave()
+        strayed.forget()
+        log = path.with_name(f"{path.name}-wal")
+        log.rename(log.with_suffix(".aside"))
+        closing._path = strayed._path = f"{path}!"
+        refuse_beside_strayed(f"{path}!")
+        strayed.begin_to_leave()
+        assert strayed.has_strayed and not closing.has_strayed
+        closing.forget()
+        log.with_suffix(".aside").rename(log)
+
+
 def test_a_log_that_somebody_began_anew_is_not_joined_with_the_one_in_hand(path: Path) -> None:
     """Two logs of one database exclude each other: neither writing on nor closing may
     touch it now.

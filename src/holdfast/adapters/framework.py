@@ -191,6 +191,13 @@ def _known(log: SessionLog, event: tuple[str, str]) -> bool:
     return log.engine.accepted(*event) is not None
 
 
+def is_named(session: Session, name: str) -> bool:
+    """Whether `append_once` has stored something under this name in the session."""
+    event = _event(session._log, name)
+    assert event is not None
+    return _known(session._log, event)
+
+
 def uuid_of(raw: bytes) -> str:
     """The first sixteen of these bytes, as a uuid is written."""
     words = raw[:16].hex()

@@ -1,4 +1,4 @@
-"""`python player.py WHERE HOME API SESSION NEW|RESUME PROMPT`: asks Claude Code one prompt through
+"""`python player.py WHERE HOME API SESSION NEW|RESUME PROMPT [ID]`: asks Claude Code one prompt through
 `HoldfastSessionStore.query`, and prints each piece as it is shown.
 """
 
@@ -39,10 +39,12 @@ def text_of(message: Any) -> str:
     return ""
 
 
-async def ask(store: HoldfastSessionStore, prompt: str, options: ClaudeAgentOptions) -> str:
+async def ask(
+    store: HoldfastSessionStore, prompt: str, options: ClaudeAgentOptions, event_id: Any = None
+) -> str:
     """Everything that was shown."""
     shown = ""
-    async for message in store.query(prompt=prompt, options=options):
+    async for message in store.query(prompt=prompt, options=options, event_id=event_id):
         shown += text_of(message)
         if text_of(message):
             print(text_of(message), flush=True)
@@ -52,7 +54,7 @@ async def ask(store: HoldfastSessionStore, prompt: str, options: ClaudeAgentOpti
 
 
 if __name__ == "__main__":
-    where, home, api, session, mode, prompt = sys.argv[1:]
+    where, home, api, session, mode, prompt, *event_id = sys.argv[1:]
     named = {"resume": session} if mode == "RESUME" else {"session_id": session}
     store = HoldfastSessionStore(where)
-    asyncio.run(ask(store, prompt, options(Path(home), api, **named)))
+    asyncio.run(ask(store, prompt, options(Path(home), api, **named), *event_id))

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from player import ask, options
 from scripted_api import HOLD, Api, serving
 
 import holdfast
 from holdfast.adapters.claude_agent import HoldfastSessionStore
 from holdfast.adapters.framework import sessions_under
+from holdfast.errors import AlreadyAccepted
 from holdfast.testing.providers import anthropic_problems
 
 PLAYER = Path(__file__).parent / "player.py"
@@ -36,8 +39,11 @@ def words(request: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def start(where: str, home: Path, api: Api, session: str, mode: str, prompt: str) -> Any:
+def start(
+    where: str, home: Path, api: Api, session: str, mode: str, prompt: str, *event_id: str
+) -> Any:
     line = [sys.executable, str(PLAYER), where, str(home), api.address, session, mode, prompt]
+    line += event_id
     return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -174,3 +180,39 @@ def test_two_processes_take_turns_in_one_session(where: str, tmp_path: Path) -> 
         assert second.wait() == 0
         said = [text for _, text in words(api.requests[2])]
         assert said == ["First.", "one", "Second.", "two ", "Third."]
+
+
+def test_the_same_request_is_made_once(where: str, tmp_path: Path) -> None:
+    id = str(uuid.uuid4())
+    with holdfast.open(where) as store, serving(["Row 3."], ["Row 4."]) as api:
+        kept = HoldfastSessionStore(store)
+        for given in ({"session_id": id}, {"resume": id}):
+            asked = options(tmp_path, api.address, **given)
+            with suppress(AlreadyAccepted):
+                asyncio.run(ask(kept, "Which row is dry?", asked, event_id=7))
+        assert len(api.requests) == 1
+        other = options(tmp_path, api.address, resume=id)
+        asyncio.run(ask(kept, "Which row is dry?", other, event_id=8))
+        assert [text for _, text in transcript(store)] == [
+            "Which row is dry?",
+            "Row 3.",
+            "Which row is dry?",
+            "Row 4.",
+        ]
+        [state] = sessions_under(store, "claude")
+        assert anthropic_problems(list(store.get(state.id).context("anthropic"))) == []
+
+
+def test_a_request_whose_process_was_killed_is_known(where: str, tmp_path: Path) -> None:
+    id = str(uuid.uuid4())
+    with serving(["Row 3 ", HOLD]) as api:
+        process = start(where, tmp_path, api, id, "NEW", "Which row is dry?", "request-1")
+        assert process.stdout.readline() == "Row 3 \n"
+        kill(process)
+        with holdfast.open(where) as store:
+            kept = HoldfastSessionStore(store)
+            asked = options(tmp_path, api.address, resume=id)
+            with pytest.raises(AlreadyAccepted):
+                asyncio.run(ask(kept, "Which row is dry?", asked, event_id="request-1"))
+            assert transcript(store) == [("user", "Which row is dry?"), ("assistant", "Row 3 ")]
+            assert len(api.requests) == 1

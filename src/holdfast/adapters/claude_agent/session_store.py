@@ -14,7 +14,8 @@ from typing import Any
 from claude_agent_sdk import ClaudeSDKClient, SessionStore
 
 from holdfast.adapters.claude_agent.lines import TranscriptPlace, Transcripts, on_thread
-from holdfast.adapters.claude_agent.shown import Showing, settle
+from holdfast.adapters.claude_agent.settle import settle
+from holdfast.adapters.claude_agent.shown import Showing
 from holdfast.adapters.framework import GivenStore, store_of
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument
@@ -72,15 +73,26 @@ class HoldfastSessionStore(SessionStore):
         return await on_thread(self._transcripts.subpaths, TranscriptPlace.of(key))
 
     async def query(
-        self, *, prompt: Any, options: Any = None, transport: Any = None
+        self,
+        *,
+        prompt: Any,
+        options: Any = None,
+        transport: Any = None,
+        event_id: str | int | None = None,
     ) -> AsyncGenerator[Any, None]:
         """The SDK's `query` on this store, with the prompt durable before Claude Code starts, and
         each piece of an answer before it is yielded. Another query of the same session, in any
         process, waits until this one is over. `prompt` is a text, or the blocks of a message.
+
+        `event_id` is the sender's own name for the request: one that came before in this session
+        raises `AlreadyAccepted`, and Claude Code is not started.
         """
         if not isinstance(prompt, str | list) or not prompt:
             raise _wrong("prompt", "a text, or a list of blocks", prompt)
-        showing = await Showing.begin(self._transcripts, prompt, options)
+        if event_id is not None and not isinstance(event_id, str | int):
+            raise _wrong("event_id", "text or a number", event_id)
+        name = None if event_id is None else str(event_id)
+        showing = await Showing.begin(self._transcripts, prompt, options, name)
         client = ClaudeSDKClient(showing.options(self), transport)
         # Closed with this one, in its task: what it holds must not wait for the garbage collector.
         async with aclosing(showing.shown(client)) as messages:

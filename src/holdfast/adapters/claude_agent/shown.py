@@ -20,17 +20,16 @@ from claude_agent_sdk import (
     project_key_for_directory,
 )
 
-from holdfast.adapters.claude_agent.leftover import left_over
 from holdfast.adapters.claude_agent.lines import (
     SHOWN,
     TranscriptPlace,
     Transcripts,
     on_thread,
 )
-from holdfast.adapters.framework import key_of, names_of, sessions_under, uuid_of
-from holdfast.errors import NotFound, SessionBusy, SessionEnded
+from holdfast.adapters.claude_agent.settle import refuse_known, settle, settle_one
+from holdfast.adapters.framework import key_of, uuid_of
+from holdfast.errors import SessionBusy, SessionEnded
 from holdfast.formats.anthropic.claude_code import NAME
-from holdfast.runtime.session import Session
 from holdfast.runtime.turn import Turn
 
 PAUSES_S = (0.02, 0.05, 0.1, 0.2)
@@ -41,9 +40,15 @@ class Showing:
     """One query: its place, its turn in the transcript, and what it has shown so far."""
 
     def __init__(
-        self, transcripts: Transcripts, prompt: Any, place: TranscriptPlace, asked: Any
+        self,
+        transcripts: Transcripts,
+        prompt: Any,
+        place: TranscriptPlace,
+        asked: Any,
+        event_id: str | None,
     ) -> None:
         self.place = place
+        self._event_id = event_id
         self._prompt = prompt
         self._transcripts = transcripts
         self._asked = asked
@@ -54,12 +59,12 @@ class Showing:
 
     @classmethod
     async def begin(
-        cls, transcripts: Transcripts, prompt: Any, options: Any
+        cls, transcripts: Transcripts, prompt: Any, options: Any, event_id: str | None
     ) -> "Showing":
         """Waits until no other query of this session runs, and stores the prompt."""
         asked = options if options is not None else ClaudeAgentOptions()
         place, is_new = await on_thread(_place_of, transcripts, asked)
-        self = cls(transcripts, prompt, place, asked)
+        self = cls(transcripts, prompt, place, asked, event_id)
         self._is_new = is_new
         tries = 0
         try:
@@ -121,9 +126,16 @@ class Showing:
 
     def _started(self) -> None:
         store = self._transcripts.store
-        head = store.session(self.place.key).head()
-        names = self.place.project, self.place.session
-        key = key_of(SHOWN, *names, str(head), store._work.world.chance(16).hex())
+        session = store.session(self.place.key)
+        names = [self.place.project, self.place.session]
+        if self._event_id is not None:
+            # What another query was cut off in may be the same request.
+            settle(self._transcripts, self.place)
+            refuse_known(session, self._event_id)
+        names += [str(session.head()), store._work.world.chance(16).hex()]
+        if self._event_id is not None:
+            names.append(self._event_id)
+        key = key_of(SHOWN, *names)
         said = {"type": "user", "message": {"role": "user", "content": self._prompt}}
         self._turn = self._held.enter_context(store.turn(key, said, format=NAME))
 
@@ -162,40 +174,7 @@ class Showing:
         with suppress(SessionEnded):
             self._closed()
             self._held.close()
-        _settle(self._transcripts, self.place, str(key))
-
-
-def settle(transcripts: Transcripts, place: TranscriptPlace) -> None:
-    """Brings what queries of this session had shown when they were cut off into its transcript."""
-    names = place.project, place.session
-    for state in list(sessions_under(transcripts.store, SHOWN, *names)):
-        _settle(transcripts, place, state.key or "")
-
-
-def _settle(transcripts: Transcripts, place: TranscriptPlace, key: str) -> None:
-    shown = transcripts.find(key)
-    if shown is None:
-        return
-    try:
-        # Whoever runs or settles it holds its turn.
-        with shown.turn(on_busy="refuse"):
-            _bring(transcripts, place, shown)
-    except (SessionBusy, SessionEnded):
-        return
-    with suppress(NotFound):
-        transcripts.store.erase(shown.id)
-
-
-def _bring(transcripts: Transcripts, place: TranscriptPlace, shown: Session) -> None:
-    session = transcripts.store.session(place.key)
-    stored = transcripts.after(session, int(names_of(shown.key or "")[3]))
-    said = [message for message in shown.transcript() if message.format == NAME]
-    if not left_over(said, stored):
-        return
-    # Only now is all of it read: the lines hang on the last one that there is.
-    before = transcripts.after(session, 0)
-    lines = left_over(said, stored, place.session, before)
-    transcripts.append(place, lines)
+        settle_one(self._transcripts, self.place, str(key))
 
 
 def _place_of(transcripts: Transcripts, options: Any) -> tuple[TranscriptPlace, bool]:

@@ -356,6 +356,7 @@ class SqliteEngine(SqliteReads):
         if not self._forked:
             # first: the indexer reads through connections that are closed below
             self._searching.rest()
+            self._files.begin_to_leave()
             self._writer.close()
             self._searching.close()
             self._readers.close()

@@ -36,7 +36,7 @@ class FileIdentity:
         self._folder = FolderStamp(os.path.dirname(path), tick)
         self._marks = _mark(path), _mark(self._log), _mark(self._index)
         self._name = repr(self._marks[1]).encode()
-        self._claimed = False
+        self._claimed = self._is_leaving = False
         _in_use.add(self)
 
     @property
@@ -123,6 +123,17 @@ class FileIdentity:
         with suppress(apsw.Error):
             connection.close(True)
 
+    def begin_to_leave(self) -> None:
+        """All connections are going to be closed, and the last of them deletes the log: where it is
+        still the one that was opened, it does not stray by that.
+        """
+        self._is_leaving = self.steady
+
+    @property
+    def has_strayed(self) -> bool:
+        """Whether somebody else has deleted or replaced the log."""
+        return not self._is_leaving and not self.steady
+
     def forget(self) -> None:
         """No connection uses them any more."""
         _in_use.discard(self)
@@ -141,7 +152,7 @@ def refuse_beside_strayed(path: str) -> None:
     """Within a process SQLite shares a log's index among all who have the store open, even when it
     was deleted: whoever opened the store now would get that one.
     """
-    if any(files._path == path and not files.steady for files in list(_in_use)):
+    if any(files._path == path and files.has_strayed for files in list(_in_use)):
         problem = "its log was deleted, and another handle of this process still holds on to it"
         raise StoreUnavailable(
             where=path, problem=problem, remedy="Close that handle first"
