@@ -216,7 +216,10 @@ async def with_aiogram(store: holdfast.AsyncStore, token: str, delay: float) -> 
     gateway = Gateway(store, bot, delay)
     dispatcher.message.register(gateway.on_message)
     await gateway.restart()
-    await dispatcher.start_polling(bot, handle_as_tasks=False)
+    await dispatcher.start_polling(bot, handle_as_tasks=False, close_bot_session=False)
+    # It was told to stop: what it has begun to answer is answered.
+    await asyncio.gather(*gateway.tasks.values())
+    await bot.session.close()
 
 
 # The scripted Telegram, and the scripted model

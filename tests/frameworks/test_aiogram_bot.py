@@ -23,7 +23,7 @@ class BotApi:
     def __init__(self) -> None:
         self.offset = 0
         self.messages: list[list[Any]] = []
-        self.given: list[int] = []
+        self.polls = 0
         self.news = threading.Condition()
         self.url = ""
 
@@ -37,11 +37,11 @@ class BotApi:
         return {"id": 1, "is_bot": True, "first_name": "Host", "username": "host_bot"}
 
     def getUpdates(self, given: dict[str, str]) -> Any:
+        self.polls += 1
         self.offset = max(self.offset, int(given.get("offset", 0)))
         found = []
         for number, (chat, text) in enumerate(zip(CHATS, SAID, strict=True), start=1):
             if number >= self.offset:
-                self.given.append(number)
                 message = {"message_id": 100 + number, "date": 1, "text": text}
                 message["chat"] = {"id": chat, "type": "private", "first_name": "Ann"}
                 found.append({"update_id": number, "message": message})
@@ -123,10 +123,13 @@ def test_with_aiogram_every_update_is_answered_though_the_bot_is_killed(
     with example("telegram_bot.py", "--delay", 0.02, cwd=tmp_path, settings=settings) as bot:
         api.wait_for(moment)
         bot.kill()
+        bot.wait()
+    api.polls = 0
     with example("telegram_bot.py", cwd=tmp_path, settings=settings) as bot:
         api.wait_for(*ENOUGH)
+        # It polls, so that it knows what to do when it is told to stop.
         with api.news:
-            assert api.news.wait_for(lambda: api.offset > len(SAID), LIMIT_S)
+            assert api.news.wait_for(lambda: api.offset > len(SAID) and api.polls > 2, LIMIT_S)
         bot.terminate()
         assert bot.wait(LIMIT_S) == 0
     every_update_is_there_once(tmp_path)
