@@ -18,7 +18,7 @@ import psycopg
 
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.postgres.queries import QUERIES
-from holdfast.engine.postgres.server.primary import Connection, Identity
+from holdfast.engine.postgres.server.primary import Connection, ServerIdentity
 from holdfast.engine.wake_signal import Signal
 
 _log = logging.getLogger("holdfast")
@@ -37,7 +37,7 @@ class ServerConnection:
     def __init__(
         self,
         connection: Connection,
-        identity: Identity | None,
+        identity: ServerIdentity | None,
         watchdog: "Watchdog",
     ) -> None:
         self.connection, self.identity = connection, identity

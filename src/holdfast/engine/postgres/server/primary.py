@@ -35,14 +35,14 @@ IDENTITY = (
 )
 
 
-class Identity(NamedTuple):
+class ServerIdentity(NamedTuple):
     """A database, as all copies of it know it, and the timeline that a server of it is on."""
 
     system: int
     timeline: int
 
 
-Identified = tuple[Connection, Identity | None]
+Identified = tuple[Connection, ServerIdentity | None]
 """A connection, and the server that it leads to, where that can be known."""
 
 
@@ -50,7 +50,7 @@ class Outdated(psycopg.OperationalError):
     """A server that has been replaced, or that knows less than was acknowledged."""
 
 
-def identity_of(connection: Connection) -> Identity | None:
+def identity_of(connection: Connection) -> ServerIdentity | None:
     """None where it can't be known: another database that speaks the same language, or one that only
     reads.
     """
@@ -63,7 +63,7 @@ def identity_of(connection: Connection) -> Identity | None:
         psycopg.InternalError,
     ):
         return None
-    return Identity(*row) if row and row[1] else None
+    return ServerIdentity(*row) if row and row[1] else None
 
 
 class Primary:
@@ -71,11 +71,11 @@ class Primary:
 
     def __init__(self, tick: Tick) -> None:
         self._tick = tick
-        self._newest: Identity | None = None
+        self._newest: ServerIdentity | None = None
         self._gate = threading.Lock()
         self._led: tuple[float, int] | None = None
 
-    def admit(self, identity: Identity | None) -> None:
+    def admit(self, identity: ServerIdentity | None) -> None:
         """Raises unless this server is as new as any that was seen."""
         if identity is None:
             return
@@ -97,7 +97,7 @@ class Primary:
                 )
             self._newest = identity
 
-    def is_outdated(self, identity: Identity | None) -> bool:
+    def is_outdated(self, identity: ServerIdentity | None) -> bool:
         newest = self._newest
         return (
             identity is not None
@@ -141,7 +141,7 @@ class Primary:
         return admitted
 
     def _admitted(
-        self, connection: Connection, identity: Identity | None
+        self, connection: Connection, identity: ServerIdentity | None
     ) -> Identified:
         try:
             self.admit(identity)

@@ -1,0 +1,206 @@
+"""Who asks: tokens, what each may do, and whose sessions it may see.
+
+A token is 256 random bits. The file of tokens has their digests alone, so whoever reads it can't
+use them; such a token can't be guessed, and one round of SHA-256 is enough. Each is for one tenant
+and has one scope: `read`, `write` (and read), or `admin` (all of it).
+"""
+
+import base64
+import hashlib
+import os
+import stat
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.errors import BadArgument
+from holdfast.runtime.clock import World
+from holdfast.server.problems import WireProblem
+
+SCOPES = ("read", "write", "admin")
+"""Each has all that those before it have."""
+PREFIX = "hf_"
+"""What a token begins with, so that it is known for one wherever it is found."""
+TOKEN_BYTES = 32
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Identity(NamedTuple):
+    """Who asks: the tenant whose sessions are seen, and all that may be done."""
+
+    tenant: str
+    scopes: frozenset[str]
+    name: str = ""
+
+
+def identity(tenant: str, scope: str, name: str = "") -> Identity:
+    """An identity with this scope and all below it."""
+    upto = SCOPES.index(scope) + 1
+    return Identity(tenant, frozenset(SCOPES[:upto]), name)
+
+
+def fresh_token(world: World) -> str:
+    """A token that nobody can guess."""
+    raw = base64.urlsafe_b64encode(world.chance(TOKEN_BYTES)).decode().rstrip("=")
+    return PREFIX + raw
+
+
+def digest_of(token: str) -> str:
+    """What is kept of a token."""
+    given = token.encode("utf-8", "surrogateescape")
+    return "sha256:" + hashlib.sha256(given).hexdigest()
+
+
+def token_line(token: str, *, tenant: str, scope: str, name: str) -> str:
+    """The line of a file of tokens that lets this one in."""
+    return " ".join(filter(None, (digest_of(token), tenant, scope, name))) + "\n"
+
+
+class Tokens:
+    """Who each token is for, by the token's digest."""
+
+    def __init__(self, known: Mapping[str, Identity]) -> None:
+        self._known = dict(known)
+
+    def identity(self, token: str) -> Identity | None:
+        """Whose token this is, if it is anybody's."""
+        # A look-up in a dict takes a time that tells of the digest, and that tells nobody what to
+        # try next.
+        return self._known.get(digest_of(token))
+
+    def identities(self) -> list[Identity]:
+        """All who may ask."""
+        return list(self._known.values())
+
+
+class TokenFile(Tokens):
+    """Tokens in a file, which is read again when it has changed: one that is taken out is refused
+    from then on.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._seen = _mark(path)
+        super().__init__(read_tokens(path))
+
+    def identity(self, token: str) -> Identity | None:
+        self._look()
+        return super().identity(token)
+
+    def _look(self) -> None:
+        try:
+            mark = _mark(self._path)
+            if mark == self._seen:
+                return
+            with self._lock:
+                self._known = read_tokens(self._path)
+                self._seen = mark
+        except (OSError, BadArgument):
+            # While it can't be read, nobody is let in who is not known already: it may be in the
+            # middle of being written.
+            return
+
+
+def _mark(path: str) -> tuple[int, ...]:
+    told = os.stat(path)
+    return told.st_mtime_ns, told.st_size, told.st_ino
+
+
+def read_tokens(path: str) -> dict[str, Identity]:
+    """What a file of tokens says. A line is a digest, a tenant, a scope and, if one likes, a name;
+    lines that begin with # are left out.
+    """
+    # Digests are no secrets. But whoever can write the file can let anybody in.
+    if stat.S_IMODE(os.stat(path).st_mode) & 0o022:
+        takes = "a file that only its owner can write (chmod go-w)"
+        raise BadArgument(parameter="tokens", takes=takes, given=path)
+    found: dict[str, Identity] = {}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split(maxsplit=3)
+            if not words or words[0].startswith("#"):
+                continue
+            digest, *owner = words
+            is_digest = digest.startswith("sha256:") and len(digest) == 71
+            if not is_digest or len(owner) < 2 or owner[1] not in SCOPES:
+                raise _bad_line(path, number)
+            found[digest] = identity(owner[0], owner[1], "".join(owner[2:]).strip())
+    if not found:
+        raise BadArgument(parameter="tokens", takes="some tokens", given="none")
+    return found
+
+
+def _bad_line(path: str, number: int) -> BadArgument:
+    # Not the line itself: somebody may have put a token there instead of its digest.
+    takes = "lines of `sha256:…`, a tenant, and a scope (read, write or admin)"
+    given = f"line {number} of {path}"
+    return BadArgument(parameter="tokens", takes=takes, given=given)
+
+
+class Authentication:
+    """Finds out who asks, for `request.state.identity`; None for a request without a token. A
+    wrong token is refused here, whatever it asks for.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+        self._app, self._tokens = app, tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            given = _bearer(scope)
+            who = None
+            if given is not None:
+                who = self._tokens.identity(given)
+                if who is None:
+                    raise _unauthenticated("This token is not known here.")
+            scope.setdefault("state", {})["identity"] = who
+        await self._app(scope, receive, send)
+
+
+def _bearer(scope: Scope) -> str | None:
+    """The token in the header `Authorization`, if there is one."""
+    for name, value in scope["headers"]:
+        if name.lower() == b"authorization":
+            scheme, _, token = value.decode("latin-1").partition(" ")
+            # Another scheme is no token: what it asks for is refused if it needs one.
+            return token.strip() if scheme.lower() == "bearer" else None
+    return None
+
+
+def _unauthenticated(detail: str) -> WireProblem:
+    challenge = {"www-authenticate": 'Bearer realm="holdfast"'}
+    return WireProblem("unauthenticated", detail, headers=challenge)
+
+
+def insist(who: Identity | None, scope: str) -> Identity:
+    """The identity, which must have this scope."""
+    if who is None:
+        raise _unauthenticated("Give a token: `Authorization: Bearer …`.")
+    if scope not in who.scopes:
+        detail = f"This needs a token with the scope `{scope}`."
+        raise WireProblem("forbidden", detail, scope=scope)
+    return who
+
+
+def needs(scope: str | None) -> Callable[[Any], Any]:
+    """Says what a route needs; None for one that is open to everybody. Every route says it, and a
+    test looks at all of them.
+    """
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        async def guarded(request: Request) -> Response:
+            if scope is not None:
+                insist(request.state.identity, scope)
+            return await endpoint(request)
+
+        guarded.scope = scope  # type: ignore[attr-defined]
+        return guarded
+
+    return decorate

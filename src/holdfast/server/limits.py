@@ -1,0 +1,113 @@
+"""Limits: how large a request may be, how long it may take to arrive, how many there may be.
+
+A body is counted as it comes, whatever its headers say, and read no further than the limit. One
+that comes too slowly is given up: whoever sends a byte a minute holds nothing for long. (What comes
+before the body is limited by `serving.slow_clients`.)
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.server.problems import WireProblem
+
+BODY_MAX = 16 << 20
+"""A request may be so large, in bytes."""
+BODY_S = 30.0
+"""A body has arrived after so many seconds."""
+BUCKETS_MAX = 10_000
+
+
+class Limits:
+    """Refuses bodies that are too large or too slow, and, with a `rate`, senders that ask more often
+    than so many times a second.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        bytes_max: int,
+        body_s: float,
+        rate: float,
+        tick: Callable[[], float],
+    ) -> None:
+        self._app = app
+        self._bytes_max, self._body_s = bytes_max, body_s
+        self._rates = Rates(rate, tick) if rate else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._rates is not None:
+            self._rates.count(scope)
+        _look_at_length(scope, self._bytes_max)
+        taken = 0
+        ended = False
+
+        async def limited() -> Message:
+            nonlocal taken, ended
+            # After the body, what comes is news of the connection: that may take any time.
+            if ended:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                detail = f"The body did not arrive within {self._body_s:g} seconds."
+                raise WireProblem("too_slow", detail, headers=CLOSE) from None
+            taken += len(message.get("body", b""))
+            ended = not message.get("more_body", False)
+            if taken > self._bytes_max:
+                raise _too_large(self._bytes_max)
+            return message
+
+        deadline = asyncio.get_running_loop().time() + self._body_s
+        await self._app(scope, limited, send)
+
+
+CLOSE = {"connection": "close"}
+"""The rest of such a request is not read: the connection can't be used again."""
+
+
+def _look_at_length(scope: Scope, most: int) -> None:
+    """Refuses what says itself that it is too large, before any of it is read."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > most:
+            raise _too_large(most)
+
+
+def _too_large(most: int) -> WireProblem:
+    detail = f"A request takes at most {most:,} bytes."
+    return WireProblem("too_large", detail, headers=CLOSE, bytes_max=most)
+
+
+class Rates:
+    """How often each sender asks. A sender may save up one second's worth of requests."""
+
+    def __init__(self, rate: float, tick: Callable[[], float]) -> None:
+        self._rate, self._tick = rate, tick
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def count(self, scope: Scope) -> None:
+        """One more request; refused when its sender has none left."""
+        who = scope.get("state", {}).get("identity")
+        client = scope.get("client") or ("", 0)
+        name = f"{who.tenant} {who.name}" if who is not None else client[0]
+        now = self._tick()
+        burst = max(1.0, self._rate)
+        left, since = self._left.get(name, (burst, now))
+        left = min(burst, left + (now - since) * self._rate)
+        if len(self._left) >= BUCKETS_MAX:
+            # Whoever has not asked for a second has all of it again.
+            self._left.clear()
+        self._left[name] = (max(0.0, left - 1), now)
+        if left < 1:
+            wait = max(1, round((1 - left) / self._rate))
+            raise WireProblem(
+                "rate_limited",
+                f"At most {self._rate:g} requests a second; wait a little.",
+                headers={"retry-after": str(wait)},
+            )

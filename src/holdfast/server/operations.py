@@ -1,0 +1,195 @@
+"""An operation: one method at one address, what it takes and gives, as types.
+
+The types decode requests and encode answers, and the OpenAPI document is made from them: what is
+documented is what is done. An endpoint gets a `WireRequest` and gives a `Response`.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from holdfast.errors import BadArgument
+from holdfast.exporters.entry_json import encoded
+from holdfast.runtime.aio import AsyncSession, AsyncStore
+from holdfast.server.auth import Identity, needs
+from holdfast.server.problems import WireProblem
+
+KEY_MAX = 255
+"""An `Idempotency-Key` may be so long."""
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a request says in its body, as JSON. A field that is not known is refused: it may be a
+    misspelt one.
+    """
+
+
+class Query(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a request says in its address, behind the question mark."""
+
+
+class Operation(NamedTuple):
+    """What is said of an operation in the OpenAPI document."""
+
+    method: str
+    path: str
+    scope: str | None
+    about: str
+    body: type[Body] | None
+    query: type[Query] | None
+    gives: Any
+    status: int
+    takes_key: bool
+    takes_match: bool
+
+
+class WireRequest:
+    """A request whose sender is known: what it says, decoded, and the store of its tenant."""
+
+    def __init__(self, request: Request, body: Any, query: Any) -> None:
+        self.request = request
+        self.body, self.query = body, query
+        self.identity: Identity = request.state.identity
+        self.path: Mapping[str, str] = request.path_params
+
+    @property
+    def tenants(self) -> Any:
+        """The stores of all tenants; see `tenants.Tenants`."""
+        return self.request.app.state.tenants
+
+    @property
+    def turns(self) -> Any:
+        """The turns that are held for clients; see `turns_held.LeasedTurns`."""
+        return self.request.app.state.turns
+
+    @property
+    def store(self) -> AsyncStore:
+        """The sessions of the sender's tenant, and no others."""
+        store: AsyncStore = self.tenants.store(self.identity.tenant)
+        return store
+
+    async def session(self) -> AsyncSession:
+        """The session in the address; of another tenant's it is said that there is none."""
+        found: AsyncSession = await self.tenants.session(
+            self.identity.tenant, self.path["session"]
+        )
+        return found
+
+    @property
+    def key(self) -> str | None:
+        """The header `Idempotency-Key`."""
+        given = self.request.headers.get("idempotency-key")
+        if given is not None:
+            if not 0 < len(given) <= KEY_MAX or not given.isprintable():
+                takes = f"up to {KEY_MAX} printable characters"
+                raise BadArgument(
+                    parameter="Idempotency-Key", takes=takes, given="others"
+                )
+        return given
+
+    @property
+    def match(self) -> int | None:
+        """The head that the sender knows, in the header `If-Match`."""
+        return head_in("If-Match", self.request.headers.get("if-match"))
+
+
+Handler = Callable[[WireRequest], Awaitable[Response]]
+
+
+def route(
+    method: str,
+    path: str,
+    handler: Handler,
+    *,
+    scope: str | None,
+    body: type[Body] | None = None,
+    query: type[Query] | None = None,
+    gives: Any = None,
+    status: int = 200,
+    takes_key: bool = False,
+    takes_match: bool = False,
+) -> Route:
+    """The route of an operation; the docstring of its handler is what is said about it."""
+
+    async def endpoint(request: Request) -> Response:
+        said = _query(request, query) if query is not None else None
+        told = await _body(request, body) if body is not None else None
+        return await handler(WireRequest(request, told, said))
+
+    endpoint.__name__ = handler.__name__
+    guarded = needs(scope)(endpoint)
+    about = " ".join((handler.__doc__ or "").split())
+    guarded.operation = Operation(
+        method, path, scope, about, body, query, gives, status, takes_key, takes_match
+    )
+    return Route(path, guarded, methods=[method])
+
+
+def _query(request: Request, kind: type[Query]) -> Query:
+    given = dict(request.query_params)
+    try:
+        # Not strict: in an address everything is text.
+        return msgspec.convert(given, type=kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _mistake("the address", error) from None
+
+
+async def _body(request: Request, kind: type[Body]) -> Body:
+    raw = await request.body()
+    return read_body(raw, kind)
+
+
+def read_body(raw: bytes, kind: type[Body]) -> Body:
+    """A body, decoded; nothing at all counts as an empty object."""
+    raw = raw or b"{}"
+    try:
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Halves of surrogate pairs are JSON, and can be stored; msgspec does not read them.
+            told = json.loads(raw, parse_constant=_no_number)
+            return msgspec.convert(told, type=kind)
+    except msgspec.ValidationError as error:
+        raise _mistake("the body", error) from None
+    except (ValueError, RecursionError):
+        takes = "JSON in UTF-8"
+        raise BadArgument(parameter="the body", takes=takes, given="others") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _mistake(place: str, error: msgspec.ValidationError) -> WireProblem:
+    # What it says names the field and the types, never what was given.
+    return WireProblem("bad_argument", f"In {place}: {error}.", parameter=place)
+
+
+def answer(
+    value: Any, *, status: int = 200, head: int | None = None, **headers: str
+) -> Response:
+    """A value as JSON; with `head`, its `ETag`."""
+    more = {name.replace("_", "-"): text for name, text in headers.items()}
+    if head is not None:
+        more["etag"] = f'"{head}"'
+    return Response(
+        encoded(value), status, headers=more, media_type="application/json"
+    )
+
+
+def head_in(name: str, header: str | None) -> int | None:
+    """The head that an entity tag of ours says; None where none is given, or any will do."""
+    if header is None or header.strip() == "*":
+        return None
+    text = header.strip().removeprefix("W/").strip('"')
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        takes = 'the `ETag` of an answer, such as "12"'
+        raise BadArgument(parameter=name, takes=takes, given="others")
+    return int(text)
