@@ -19,7 +19,8 @@ LAYERS = [
     {"runtime", "doctor"},
     {"holdfast"},
     {"exporters"},
-    {"server", "adapters", "testing"},
+    {"server"},
+    {"adapters", "testing"},
     {"cli", "__main__"},
     {"holdfast_command"},
 ]

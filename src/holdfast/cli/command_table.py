@@ -34,6 +34,8 @@ COMMANDS = {
     "doctor": "Find out what is wrong with a store, and write a healed copy.",
     "import": "Import the sessions of another program.",
     "export": "Write a session out, for programs or for people.",
+    "serve": "Serve a store over HTTP.",
+    "token": "Make a token for `holdfast serve`.",
     "serve-openviking": "Serve OpenViking's session endpoints from a store.",
     "record": "Run an agent for an ACP client, and record both.",
     "hermes run": "Run a command of Hermes on Holdfast, this once.",

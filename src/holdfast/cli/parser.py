@@ -16,6 +16,7 @@ from holdfast.cli.command_table import module_of
 
 HELP_WIDTH_MAX = 100
 STORE, STORE_VARIABLE = "holdfast.db", "HOLDFAST_STORE"
+PORT_MAX = 65_535
 
 
 class Parser(argparse.ArgumentParser):
@@ -172,4 +173,12 @@ def count(text: str) -> int:
     number = whole_number(text)
     if number < 1:
         raise argparse.ArgumentTypeError("it must be 1 or more")
+    return number
+
+
+def port(text: str) -> int:
+    """The number of a port; 0 for one that is free."""
+    number = whole_number(text)
+    if number > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"a port is {PORT_MAX} at most")
     return number

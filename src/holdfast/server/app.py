@@ -17,12 +17,13 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.runtime.aio import AsyncStore
-from holdfast.server import sessions, turns
+from holdfast.server import reading, sessions
 from holdfast.server.auth import Authentication, Tokens
 from holdfast.server.limits import BODY_MAX, BODY_S, Limits
 from holdfast.server.problems import Problems
 from holdfast.server.tenants import Tenants
-from holdfast.server.turns_held import LeasedTurns
+from holdfast.server.turns import steps
+from holdfast.server.turns.held import LeasedTurns
 
 SECURITY = [
     # Nothing that is served here is a page, and no page may show it, run it or read it.
@@ -45,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests a second and sender; 0 for as many as come."""
 
 
-MODULES = (sessions, turns)
+MODULES = (sessions, steps, reading)
 """Each has `routes()`."""
 
 

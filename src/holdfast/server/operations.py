@@ -21,6 +21,8 @@ from holdfast.server.problems import WireProblem
 
 KEY_MAX = 255
 """An `Idempotency-Key` may be so long."""
+REPLAYED = "idempotency-replayed"
+"""The header of an answer that was given before."""
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -64,7 +66,7 @@ class WireRequest:
 
     @property
     def turns(self) -> Any:
-        """The turns that are held for clients; see `turns_held.LeasedTurns`."""
+        """The turns that are held for clients; see `turns.held.LeasedTurns`."""
         return self.request.app.state.turns
 
     @property
@@ -173,15 +175,15 @@ def _mistake(place: str, error: msgspec.ValidationError) -> WireProblem:
 
 
 def answer(
-    value: Any, *, status: int = 200, head: int | None = None, **headers: str
+    value: Any, *, status: int = 200, head: int | None = None, again: bool = False
 ) -> Response:
-    """A value as JSON; with `head`, its `ETag`."""
-    more = {name.replace("_", "-"): text for name, text in headers.items()}
+    """A value as JSON; with `head`, its `ETag`. `again`: it was answered before."""
+    more = {}
     if head is not None:
         more["etag"] = f'"{head}"'
-    return Response(
-        encoded(value), status, headers=more, media_type="application/json"
-    )
+    if again:
+        more[REPLAYED] = "true"
+    return Response(encoded(value), status, headers=more, media_type="application/json")
 
 
 def head_in(name: str, header: str | None) -> int | None:

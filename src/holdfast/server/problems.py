@@ -113,9 +113,7 @@ def _of_routing(error: HTTPException) -> WireProblem:
     if error.status_code == 405:
         detail = "This method is not for this address."
         return WireProblem("method_not_allowed", detail, headers=error.headers)
-    return WireProblem(
-        "not_found", "There is nothing at this address.", what="address"
-    )
+    return WireProblem("not_found", "There is nothing at this address.", what="address")
 
 
 def problem_response(problem: WireProblem) -> Response:

@@ -1,6 +1,5 @@
 """`holdfast serve-openviking`: the session endpoints of OpenViking, from a Holdfast store."""
 
-from argparse import ArgumentTypeError
 from typing import Any
 
 from holdfast.cli.codes import DONE
@@ -10,11 +9,9 @@ from holdfast.cli.parser import (
     STORE_VARIABLE,
     Parser,
     default_store,
-    whole_number,
+    port,
 )
 from holdfast.engine.address import shown
-
-PORT_MAX = 65_535
 
 
 def options(parser: Parser) -> None:
@@ -26,8 +23,8 @@ def options(parser: Parser) -> None:
     parser.add_value(
         "--host", "ADDRESS", "where to listen (default: 127.0.0.1)", default="127.0.0.1"
     )
-    port = "the port; 0 takes a free one (default: 1933)"
-    parser.add_value("--port", "PORT", port, default=1933, type=_port)
+    where = "the port; 0 takes a free one (default: 1933)"
+    parser.add_value("--port", "PORT", where, default=1933, type=port)
     tokens = (
         "a file of API keys with their users; without it, a key is made and printed"
     )
@@ -35,13 +32,6 @@ def options(parser: Parser) -> None:
     extract = "what makes overviews of archives: an address, or a Python function as module:name"
     parser.add_value("--extract", "WHAT", extract)
     parser.add_json()
-
-
-def _port(text: str) -> int:
-    number = whole_number(text)
-    if number > PORT_MAX:
-        raise ArgumentTypeError(f"a port is {PORT_MAX} at most")
-    return number
 
 
 def run(options: Any, out: Output) -> int:

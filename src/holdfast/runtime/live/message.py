@@ -147,6 +147,13 @@ def payload_of(seen: StoredMessage) -> Any:
         return None
 
 
+def stored_payload(message: Message) -> bytes | None:
+    """The bytes of a message's payload as they are stored (I-14); None as in `payload_of`."""
+    if message.payload is None:
+        return None
+    return message._seen.body
+
+
 def unreadable(seq: int) -> str:
     """What is shown in the place of an entry that can't be read."""
     return f"[Entry {seq} can't be read: it is damaged in the store.]"

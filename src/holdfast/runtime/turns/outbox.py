@@ -40,19 +40,26 @@ class Receipt(msgspec.Struct, frozen=True):
 class OwedWork:
     """The plans of a reply that is owed; `Owed` and `AsyncOwed` are its faces."""
 
-    def __init__(self, session: SessionLog, debt: OwedReply, text: str) -> None:
+    def __init__(
+        self,
+        session: SessionLog,
+        debt: OwedReply,
+        text: str,
+        token: bytes | None = None,
+    ) -> None:
         self.session, self.debt, self.text = session, debt, text
-        self._token: bytes | None = None
+        self.token = token
+        """What it was claimed with, if it was."""
 
     def claim(self, claim_s: float) -> Ticket:
         """Asks to have this reply alone for so long; refused when it is owed no more, or another
         sender has it.
         """
-        self._token = mint(self.session.world, self.session.world.now())
+        self.token = mint(self.session.world, self.session.world.now())
         return self.session.submit(
             Write(
                 self.session.id,
-                claim=OutboxClaim(self.debt.id, self._token, claim_s),
+                claim=OutboxClaim(self.debt.id, self.token, claim_s),
                 ended_too=True,
             )
         )
@@ -69,8 +76,8 @@ class OwedWork:
     def failed(self, reason: str) -> Plan[None]:
         """A try did not go through; the reply stays owed, and is given back if it was claimed."""
         note = Posted(self.debt.id.hex(), "failed", reason=reason)
-        if self._token is not None:
-            back = OutboxClaim(self.debt.id, self._token, 0.0)
+        if self.token is not None:
+            back = OutboxClaim(self.debt.id, self.token, 0.0)
             outcome = yield from self.session.commit(
                 Write(
                     self.session.id,
@@ -181,6 +188,18 @@ def _owed(session: SessionLog, debt: OwedReply) -> OwedWork:
     if not log.has_all_of(debt.turn):
         log = session.history()
     return OwedWork(session, debt, said_in(session, log, debt.turn))
+
+
+def owed_by(
+    session: SessionLog, reply: bytes, token: bytes | None
+) -> Plan[OwedWork | None]:
+    """What a session owes under this id; None when it owes it no more. `token` is what it was
+    claimed with, by whoever asks.
+    """
+    for debt in (yield from read(partial(session.engine.debts, session.id))):
+        if debt.id == reply:
+            return OwedWork(session, debt, "", token)
+    return None
 
 
 def outbox(

@@ -72,6 +72,16 @@ def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
             return state
 
 
+def abandon(session: SessionLog, number: int, reason: str) -> Plan[bool]:
+    """Ends the turn with this number as one whose owner is gone, if it still runs: what it has not
+    used waits in the inbox again (I-4).
+    """
+    state = yield from read(session.state)
+    if not state.turn == state.fence == number:
+        return False
+    return (yield from settle(session, state, end="abandoned", reason=reason))
+
+
 def settle_to_read(session: SessionLog) -> Plan[SessionState]:
     """The session's state for one who only reads: a dead turn that can't be settled now, on a full
     disk or behind a lock, is settled later, and what is stored can be read (I-18).

@@ -1,7 +1,6 @@
 """Serving: the address, the tokens, and the server's life from its start to its end."""
 
 import base64
-import ipaddress
 import os
 import re
 import socket
@@ -18,6 +17,7 @@ from holdfast.adapters.openviking.server.sessions.directory import Directory, Re
 from holdfast.errors import BadArgument
 from holdfast.runtime.clock import World
 from holdfast.runtime.open_store import OpenStore, open_at
+from holdfast.server.serving.listening import address_of, is_loopback, listening
 
 HOST, PORT = "127.0.0.1", 1933
 """Where OpenViking's own server listens, and its clients look, unless told otherwise."""
@@ -53,9 +53,8 @@ def serve(
         if tokens is None:
             made = fresh_token(store.world)
             tokens = {made: Requester()}
-        with _listening(host, port) as listener:
-            shown = f"[{host}]" if ":" in host else host
-            address = f"http://{shown}:{listener.getsockname()[1]}"
+        with listening(host, port) as listener:
+            address = address_of(listener, host)
             _run(
                 store,
                 tokens,
@@ -95,36 +94,6 @@ def _run(
     finally:
         if extraction is not None:
             extraction.stop()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(
-        socket.SOL_SOCKET,
-        socket.SO_REUSEADDR,
-        1,
-    )
-    try:
-        listener.bind((host, port))
-        # Before anybody is told of it: whoever hears of the address can connect.
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        given = f"{host} and {port} ({error.strerror})"
-        takes = "an address and a port that can be listened on"
-        raise BadArgument(parameter="host", takes=takes, given=given) from None
-    return listener
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def fresh_token(world: World) -> str:

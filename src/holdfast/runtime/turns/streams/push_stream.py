@@ -49,12 +49,12 @@ class OpenStream:
             return "was cut off by an error; open another for what follows"
         return "was closed"
 
-    def push(self, chunk: Any) -> Plan[str]:
-        """Stores a chunk; the text of it to show. One that is no chunk at all is refused and
-        changes nothing; whatever else goes wrong ends the stream.
+    def push(self, *chunks: Any) -> Plan[str]:
+        """Stores a chunk, or several in one commit; the text of it to show. One that is no chunk at
+        all is refused and changes nothing; whatever else goes wrong ends the stream.
         """
         try:
-            return (yield from self._work.store_chunks(self.stream, (chunk,)))
+            return (yield from self._work.store_chunks(self.stream, chunks))
         except InvalidMessage:
             raise
         except BaseException as error:

@@ -1,6 +1,6 @@
 """A message whose source pushes, for asyncio; see `push_stream`."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +27,12 @@ class AsyncPushStream:
         """
         self._open.begin(self, chunk)
         return await arun(self._open.push(chunk))
+
+    async def _push_all(self, chunks: Sequence[Any]) -> str:
+        """Stores several chunks in one commit, all or none; the text of them, to be shown."""
+        for chunk in chunks:
+            self._open.begin(self, chunk)
+        return await arun(self._open.push(*chunks))
 
     def close(self) -> Awaitable[None]:
         """Ends the message; a second time does nothing."""

@@ -1,0 +1,90 @@
+"""`holdfast serve`: a store over HTTP."""
+
+from argparse import ArgumentTypeError
+from typing import Any
+
+from holdfast.cli.codes import DONE
+from holdfast.cli.output import Output
+from holdfast.cli.parser import (
+    STORE,
+    STORE_VARIABLE,
+    Parser,
+    default_store,
+    port,
+    whole_number,
+)
+from holdfast.engine.address import shown
+
+MEGABYTE = 1 << 20
+
+
+def options(parser: Parser) -> None:
+    parser.usage = f"{parser.prog} [STORE] [options]"
+    place = f"the store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
+    parser.add_value("store", "STORE", place, nargs="?", default=default_store())
+    tenant = "the tenant of the token that is made (default: default)"
+    parser.add_value("--tenant", "NAME", tenant, default="default")
+    parser.add_value(
+        "--host", "ADDRESS", "where to listen (default: 127.0.0.1)", default="127.0.0.1"
+    )
+    where = "the port; 0 takes a free one (default: 8642)"
+    parser.add_value("--port", "PORT", where, default=8642, type=port)
+    tokens = "a file of tokens, as `holdfast token` writes it; without it, one is made and printed"
+    parser.add_value("--tokens", "FILE", tokens)
+    most = "how large a request may be, in megabytes (default: 16)"
+    parser.add_value("--body-max", "MB", most, default=16, type=whole_number)
+    rate = "requests a second from one sender (default: as many as come)"
+    parser.add_value("--rate", "N", rate, default=0.0, type=_rate)
+    parser.add_switch("--read-only", "serve nothing that writes")
+    parser.add_json()
+
+
+def _rate(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 < number < 1e9:
+        raise ArgumentTypeError(f"`{text}` is not a number of requests")
+    return number
+
+
+def run(options: Any, out: Output) -> int:
+    """Serve a store over HTTP, to agents in any language.
+
+    Sessions, turns, inbox, outbox, transcripts, contexts and search, as docs/PROTOCOL.md says. It listens on 127.0.0.1
+    and prints a token, which may do everything in one tenant. An address that other machines can reach needs --tokens:
+    a file with one line for each token, its digest, tenant and scope. `holdfast token FILE` adds one; a line that is
+    taken out counts no more, at once.
+
+    With --json, one object as soon as it serves: `address`, and `token` if one was made.
+    """
+    # Loaded here: what it is built on takes longer to load than most commands take in all.
+    from holdfast.server.auth import TokenFile
+    from holdfast.server.serving.serve import Place, serve
+
+    def tell(address: str, token: str | None) -> None:
+        if out.is_json:
+            out.json({"address": address, "token": token})
+            return
+        out.line(f"Serving {shown(options.store)} at {address}")
+        if token is not None:
+            out.line(f"Token: {token}")
+        # Whoever started this may be waiting for these lines on a pipe.
+        out.flush()
+
+    tokens = None
+    if options.tokens is not None:
+        tokens = TokenFile(options.tokens)
+    place = Place(
+        store=options.store,
+        tenant=options.tenant,
+        read_only=options.read_only,
+        host=options.host,
+        port=options.port,
+        tokens=tokens,
+        bytes_max=options.body_max * MEGABYTE,
+        rate=options.rate,
+    )
+    serve(place, tell)
+    return DONE

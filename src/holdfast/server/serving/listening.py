@@ -1,0 +1,39 @@
+"""An address to listen at, and whether others than this machine can reach it."""
+
+import ipaddress
+import socket
+
+from holdfast.errors import BadArgument
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there; 0 is a free port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # Before anybody is told of it: whoever hears of the address can connect.
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        given = f"{host} and {port} ({error.strerror})"
+        takes = "an address and a port that can be listened on"
+        raise BadArgument(parameter="host", takes=takes, given=given) from None
+    return listener
+
+
+def address_of(listener: socket.socket, host: str) -> str:
+    """The address as clients write it."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

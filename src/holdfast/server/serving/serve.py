@@ -1,0 +1,85 @@
+"""The server's life: the store is opened, served until the process is told to end, and closed."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from holdfast.errors import BadArgument
+from holdfast.runtime.aio import AsyncStore, open_async
+from holdfast.server.app import Settings, make_app
+from holdfast.server.auth import Tokens, digest_of, fresh_token, identity
+from holdfast.server.limits import BODY_MAX
+from holdfast.server.serving.listening import address_of, is_loopback, listening
+from holdfast.server.serving.slow_clients import TimedProtocol
+
+HOST, PORT = "127.0.0.1", 8642
+GRACE_S = 5
+"""For so long, requests that are under way when the process is told to end may go on."""
+Tell = Callable[[str, str | None], None]
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """What is served, and where."""
+
+    store: str
+    tenant: str = "default"
+    read_only: bool = False
+    durability: Any = "power"
+    host: str = HOST
+    port: int = PORT
+    tokens: Tokens | None = None
+    bytes_max: int = BODY_MAX
+    rate: float = 0
+
+
+def serve(place: Place, tell: Tell) -> None:
+    """Serves a store until the process is told to end. `tell` is called with the address once it is
+    served, and with the token if one was made.
+
+    Without tokens, one is made for all of `tenant`; an address that others can reach needs some.
+    """
+    if place.tokens is None and not is_loopback(place.host):
+        takes = "a loopback address, unless there is a file of tokens"
+        raise BadArgument(parameter="host", takes=takes, given=place.host)
+    with listening(place.host, place.port) as listener:
+        asyncio.run(_serve(place, listener, tell))
+
+
+async def _serve(place: Place, listener: socket.socket, tell: Tell) -> None:
+    opening = open_async(
+        place.store,
+        tenant=place.tenant,
+        read_only=place.read_only,
+        durability=place.durability,
+    )
+    async with opening as store:
+        tokens, made = place.tokens, None
+        if tokens is None:
+            made = fresh_token(store._work.world)
+            tokens = Tokens({digest_of(made): identity(place.tenant, "admin")})
+        settings = Settings(tokens=tokens, bytes_max=place.bytes_max, rate=place.rate)
+        # The socket listens already: whoever is told now is answered, if a moment later.
+        tell(address_of(listener, place.host), made)
+        await run_app(store, settings, listener)
+
+
+async def run_app(
+    store: AsyncStore, settings: Settings, listener: socket.socket
+) -> None:
+    """Serves an open store on this socket until the process is told to end."""
+    # Nothing below a warning, and no line for a request: addresses name sessions.
+    config = uvicorn.Config(
+        make_app(store, settings),
+        http=TimedProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    await uvicorn.Server(config).serve(sockets=[listener])
