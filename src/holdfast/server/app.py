@@ -1,6 +1,6 @@
 """The server put together: routes, and what stands around them.
 
-    security headers → problems → authentication → limits → the routes of each module
+    security headers → counting → problems → authentication → limits → the routes of each module
 
 Everything that is asked of the store is awaited: nothing blocks the event loop, and a request that
 waits for a sync keeps no other from being answered.
@@ -16,8 +16,9 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast import __version__
 from holdfast.runtime.aio import AsyncStore
-from holdfast.server import reading, sessions
+from holdfast.server import delivery, health, openapi, reading, sessions
 from holdfast.server.auth import Authentication, Tokens
 from holdfast.server.limits import BODY_MAX, BODY_S, Limits
 from holdfast.server.problems import Problems
@@ -46,33 +47,39 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests a second and sender; 0 for as many as come."""
 
 
-MODULES = (sessions, steps, reading)
+MODULES = (sessions, steps, delivery, reading, health, openapi)
 """Each has `routes()`."""
 
 
 def make_app(store: AsyncStore, settings: Settings) -> Starlette:
     """The application that serves this store; the store is its caller's to close."""
     tenants = Tenants(store)
-    held = LeasedTurns(tenants.world)
+    meter = health.Meter()
     routes: list[BaseRoute] = []
     for module in MODULES:
         routes += module.routes()
     app = Starlette(
         routes=routes,
-        middleware=_around(settings, tenants),
+        middleware=_around(settings, tenants, meter),
         lifespan=_life,
         # Starlette's own answers are plain text: what it raises is told by `Problems`.
         exception_handlers={404: _raised, 405: _raised},
     )
     app.router.redirect_slashes = False
-    app.state.tenants, app.state.turns = tenants, held
+    app.state.tenants = tenants
+    app.state.turns = LeasedTurns(tenants.world)
+    app.state.meter = meter
     app.state.settings = settings
+    app.state.document = openapi.document(routes, __version__)
     return app
 
 
-def _around(settings: Settings, tenants: Tenants) -> list[Middleware]:
+def _around(
+    settings: Settings, tenants: Tenants, meter: health.Meter
+) -> list[Middleware]:
     return [
         Middleware(SecurityHeaders),
+        Middleware(health.Metering, meter=meter, tick=tenants.world.tick),
         Middleware(Problems),
         Middleware(Authentication, tokens=settings.tokens),
         Middleware(

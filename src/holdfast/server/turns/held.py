@@ -168,6 +168,8 @@ class LeasedTurns:
         self._turns: dict[tuple[str, str], LeasedTurn] = {}
         self._starts: dict[str, Answers] = {}
         self._news = asyncio.Event()
+        self.abandoned = 0
+        """How many turns were settled because their clients were gone."""
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -229,6 +231,7 @@ class LeasedTurns:
         it gets another, with its message if that was not used.
         """
         self.let_go(held)
+        self.abandoned += 1
         self.starts(held.session.tenant).forget(held.start_key)
         # Else somebody has ended it, or the store can't be used now: then the turn is dropped with
         # this object, and settled by the keeper of its store's leases or by the next one who looks.
