@@ -1,0 +1,198 @@
+"""Plays a case against a server: real connections, one for each request, and real faults."""
+
+import json
+import re
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from holdfast.runtime.clock import RealWorld, real_tick
+from holdfast.testing.wire.story import Case, Step
+
+LIMIT_S = 30.0
+LEAVE_S = 0.3
+"""A client that leaves waits so long first: nothing must have been answered until then."""
+AGAIN_S = 0.05
+_NAME = re.compile(r"\$\{(\w+)\}")
+
+
+class WireAnswer(NamedTuple):
+    """What was answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+class Unlike(Exception):
+    """An answer that is not as the case says."""
+
+
+class Player:
+    """A server to play cases against, and the tokens of two tenants."""
+
+    def __init__(self, base: str, *, token: str, other_token: str) -> None:
+        self._base = urlsplit(base)
+        self._tokens = {"one": token, "other": other_token, "nobody": None}
+        self._world = RealWorld()
+
+    def play(self, case: Case) -> str | None:
+        """What is wrong with the server's answers; None if nothing is."""
+        run = self._world.chance(8).hex()
+        known: dict[str, Any] = {"run": run, "key": f"wire:{run}"}
+        for number, step in enumerate(case.step, 1):
+            try:
+                self._take(step, known)
+            except (Unlike, OSError) as error:
+                return f"step {number} ({step.do}): {error}"
+        return None
+
+    def _take(self, step: Step, known: dict[str, Any]) -> None:
+        if step.fault is not None:
+            self._faulty(step, known)
+            return
+        if step.at_once > 1:
+            with ThreadPoolExecutor(step.at_once) as pool:
+                asked = [
+                    pool.submit(self._ask, step, known) for _ in range(step.at_once)
+                ]
+            answers = [each.result() for each in asked]
+            for each in answers:
+                _compare(step, known, each)
+            for path in step.same:
+                found = {json.dumps(_at(each.body, path)) for each in answers}
+                if len(found) > 1:
+                    raise Unlike(f"`{path}` differs: {sorted(found)}")
+            _save(step, known, answers[0])
+            return
+        end = real_tick() + step.until_s
+        while True:
+            answer = self._ask(step, known)
+            try:
+                _compare(step, known, answer)
+                break
+            except Unlike:
+                if real_tick() >= end:
+                    raise
+                time.sleep(AGAIN_S)
+        _save(step, known, answer)
+
+    def _ask(self, step: Step, known: dict[str, Any]) -> WireAnswer:
+        with self._connected() as connection:
+            connection.sendall(self._request(step, known))
+            return _read(connection)
+
+    def _faulty(self, step: Step, known: dict[str, Any]) -> None:
+        with self._connected() as connection:
+            request = self._request(step, known)
+            if step.fault == "cut_body":
+                head, _, body = request.partition(b"\r\n\r\n")
+                cut = head + b"\r\n\r\n" + body[: len(body) // 2]
+                connection.sendall(cut)
+                return
+            connection.sendall(request)
+            if step.fault == "lose_answer":
+                # Its first byte says that it was done; the rest is lost.
+                if not connection.recv(1):
+                    raise Unlike("the connection was closed without an answer")
+                return
+            connection.settimeout(LEAVE_S)
+            try:
+                connection.recv(1)
+            except TimeoutError:
+                return
+            raise Unlike("it was answered, and should have waited")
+
+    def _connected(self) -> socket.socket:
+        place = (self._base.hostname or "127.0.0.1", self._base.port or 80)
+        return socket.create_connection(place, LIMIT_S)
+
+    def _request(self, step: Step, known: dict[str, Any]) -> bytes:
+        method, _, path = _filled(step.do, known).partition(" ")
+        body = b""
+        if step.raw is not None:
+            body = _filled(step.raw, known).encode()
+        elif step.body is not None:
+            body = json.dumps(_filled(step.body, known)).encode()
+        headers = {
+            "Host": self._base.netloc,
+            "Connection": "close",
+            "Content-Length": str(len(body)),
+            "Content-Type": "application/json",
+            **{name: _filled(text, known) for name, text in step.headers.items()},
+        }
+        token = self._tokens[step.sender]
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        lines = [f"{method} {self._base.path.rstrip('/')}{path} HTTP/1.1"]
+        lines += [f"{name}: {text}" for name, text in headers.items()]
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def _read(connection: socket.socket) -> WireAnswer:
+    from http.client import HTTPException, HTTPResponse
+
+    response = HTTPResponse(connection)
+    try:
+        response.begin()
+        raw = response.read()
+    except HTTPException as error:
+        raise Unlike(f"no answer ({type(error).__name__})") from None
+    headers = {name.lower(): text for name, text in response.getheaders()}
+    body: Any = raw.decode("utf-8", "replace")
+    if "json" in headers.get("content-type", ""):
+        body = json.loads(raw)
+    return WireAnswer(response.status, headers, body)
+
+
+def _compare(step: Step, known: dict[str, Any], answer: WireAnswer) -> None:
+    if answer.status != step.status:
+        raise Unlike(f"status {answer.status}, not {step.status}: {answer.body}")
+    if step.code is not None:
+        media = answer.headers.get("content-type", "").partition(";")[0]
+        if media != "application/problem+json":
+            raise Unlike(f"a problem is application/problem+json, not {media}")
+        if _at(answer.body, "code") != step.code:
+            raise Unlike(f"code {_at(answer.body, 'code')}, not {step.code}")
+    for path, value in _filled(step.expect, known).items():
+        if _at(answer.body, path) != value:
+            raise Unlike(f"`{path}` is {_at(answer.body, path)!r}, not {value!r}")
+    for path, number in step.count.items():
+        found = _at(answer.body, path)
+        if not isinstance(found, list) or len(found) != number:
+            raise Unlike(f"`{path}` has not {number} items: {found!r}")
+    for name, text in _filled(step.headers_of, known).items():
+        if answer.headers.get(name.lower()) != text:
+            given = answer.headers.get(name.lower())
+            raise Unlike(f"the header {name} is {given!r}, not {text!r}")
+
+
+def _save(step: Step, known: dict[str, Any], answer: WireAnswer) -> None:
+    for name, path in step.save.items():
+        known[name] = _at(answer.body, path)
+
+
+def _at(body: Any, path: str) -> Any:
+    """The value at a path; None where there is none."""
+    for word in path.split("."):
+        if isinstance(body, list) and word.lstrip("-").isdigit():
+            place = int(word)
+            body = body[place] if -len(body) <= place < len(body) else None
+        elif isinstance(body, dict):
+            body = body.get(word)
+        else:
+            return None
+    return body
+
+
+def _filled(value: Any, known: dict[str, Any]) -> Any:
+    """The value, with what was saved in the place of its names."""
+    if isinstance(value, str):
+        return _NAME.sub(lambda name: str(known[name[1]]), value)
+    if isinstance(value, list):
+        return [_filled(each, known) for each in value]
+    if isinstance(value, dict):
+        return {name: _filled(each, known) for name, each in value.items()}
+    return value
