@@ -78,6 +78,10 @@ class WireProblem(Exception):
         return WIRE_STATUS.get(self.code) or STATUS[self.code]
 
 
+class SenderGone(Exception):
+    """Whoever sent a request has gone before it was answered."""
+
+
 def problem_of(error: BaseException) -> WireProblem:
     """What a client is told of this error."""
     if isinstance(error, WireProblem):
@@ -88,7 +92,7 @@ def problem_of(error: BaseException) -> WireProblem:
         return WireProblem(error.code, str(error), **_fields(error))
     if isinstance(error, HTTPException):
         return _of_routing(error)
-    if isinstance(error, ClientDisconnect):
+    if isinstance(error, ClientDisconnect | SenderGone):
         return WireProblem("cut_off", "The request was cut off.")
     return WireProblem("defect", "Something went wrong in the server.")
 

@@ -26,7 +26,7 @@ from holdfast.runtime.turns.recovery import abandon
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.streams.push_stream_async import AsyncPushStream
 from holdfast.server.operations import REPLAYED
-from holdfast.server.problems import WireProblem
+from holdfast.server.problems import SenderGone, WireProblem
 
 LOOK_S = 1.0
 """How often leases are looked at, at the least."""
@@ -75,10 +75,6 @@ class Answers:
         failed = task.cancelled() or task.exception() is not None
         if failed and self._given.get(key, (b"", None))[1] is task:
             del self._given[key]
-
-
-class SenderGone(Exception):
-    """Whoever sent a request has gone before it was answered."""
 
 
 def _again(given: Response) -> Response:

@@ -22,11 +22,11 @@ from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.server.head_guard import guarded
 from holdfast.server.operations import Body, WireRequest, answer
-from holdfast.server.problems import WireProblem
+from holdfast.server.problems import SenderGone, WireProblem
 from holdfast.server.records import LeasedTurnRecord
 from holdfast.server.sessions import FORMAT, ResetPolicy, event_of, policy_of
 from holdfast.server.tenants import no_turn
-from holdfast.server.turns.held import LeasedTurn, SenderGone
+from holdfast.server.turns.held import LeasedTurn
 
 LEASE_S = 30.0
 

@@ -90,10 +90,17 @@ class RenewBody(Body):
 
 async def renew(request: WireRequest, held: LeasedTurn) -> LeasedTurnRecord:
     """Renews the turn's lease; every request that works on the turn does the same."""
+    await _insist_running(held)
     lease_s = request.body.lease_s
     if lease_s is not None:
         held.renew(RULES["lease_s"]("lease_s", lease_s))
     return leased_record(held)
+
+
+async def _insist_running(held: LeasedTurn) -> None:
+    """Tells a client that its turn is over, where nothing is written that would."""
+    if await held.turn.stopped:
+        raise await arun(held.work.interrupted())
 
 
 async def context(request: WireRequest) -> Response:
@@ -101,6 +108,7 @@ async def context(request: WireRequest) -> Response:
     query = request.query
     held = await held_turn(request)
     with held.asked():
+        await _insist_running(held)
         made = await held.turn.context(query.format, prefill=query.prefill)
     told = ContextRecord(query.format, made, made.instructions, made.head)
     return answer(told, head=made.head)
@@ -132,6 +140,7 @@ class StreamOpened(msgspec.Struct, frozen=True):
 
 async def open_stream(request: WireRequest, held: LeasedTurn) -> StreamOpened:
     """Opens a message that is pushed in chunks. One that never gets any leaves nothing behind."""
+    await _insist_running(held)
     stream = held.turn.stream(request.body.format)
     held.streams[stream.message_id] = LeasedStream(stream)
     return StreamOpened(stream.message_id)

@@ -159,6 +159,9 @@ def _compare(step: Step, known: dict[str, Any], answer: WireAnswer) -> None:
     for path, value in _filled(step.expect, known).items():
         if _at(answer.body, path) != value:
             raise Unlike(f"`{path}` is {_at(answer.body, path)!r}, not {value!r}")
+    for path in step.absent:
+        if _at(answer.body, path) is not None:
+            raise Unlike(f"`{path}` is {_at(answer.body, path)!r}, not null")
     for path, number in step.count.items():
         found = _at(answer.body, path)
         if not isinstance(found, list) or len(found) != number:

@@ -4,6 +4,7 @@ do          method and address; ${name} stands for what a step before has saved
 sender      whose token: "one" (unless said otherwise), "other" (another tenant's) or "nobody"
 status      what it must be answered, with the `code` of the problem, if it is one
 expect      values in the answer, by path: "items.0.text"
+absent      paths at which there is nothing, or null
 count       how many items the list at a path has
 headers_of  headers of the answer
 save        what is kept for later steps, by path
@@ -34,6 +35,7 @@ class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     status: int = 200
     code: str | None = None
     expect: dict[str, Any] = {}
+    absent: list[str] = []
     count: dict[str, int] = {}
     headers_of: dict[str, str] = {}
     save: dict[str, str] = {}
