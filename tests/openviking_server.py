@@ -43,8 +43,10 @@ class Answer(NamedTuple):
 class Served:
     """A server in a process of its own."""
 
+    COMMAND = "serve-openviking"
+
     def __init__(self, store: Path, *arguments: object, key: str | None = None) -> None:
-        self._command = [sys.executable, "-m", "holdfast.cli.main", "serve-openviking", str(store)]
+        self._command = [sys.executable, "-m", "holdfast.cli.main", self.COMMAND, str(store)]
         self._command += ["--port", "0", "--json", *map(str, arguments)]
         self._key = key
         self.process: subprocess.Popen[str] | None = None

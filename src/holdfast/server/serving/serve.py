@@ -64,13 +64,11 @@ async def _serve(place: Place, listener: socket.socket, tell: Tell) -> None:
         settings = Settings(tokens=tokens, bytes_max=place.bytes_max, rate=place.rate)
         # The socket listens already: whoever is told now is answered, if a moment later.
         tell(address_of(listener, place.host), made)
-        await run_app(store, settings, listener)
+        await server_of(store, settings).serve(sockets=[listener])
 
 
-async def run_app(
-    store: AsyncStore, settings: Settings, listener: socket.socket
-) -> None:
-    """Serves an open store on this socket until the process is told to end."""
+def server_of(store: AsyncStore, settings: Settings) -> uvicorn.Server:
+    """What serves an open store; `serve(sockets=…)` does so until the process is told to end."""
     # Nothing below a warning, and no line for a request: addresses name sessions.
     config = uvicorn.Config(
         make_app(store, settings),
@@ -82,4 +80,4 @@ async def run_app(
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    await uvicorn.Server(config).serve(sockets=[listener])
+    return uvicorn.Server(config)
