@@ -1,0 +1,191 @@
+"""Turns that are held for HTTP clients, when servers are killed, clients vanish and answers are lost."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import holdfast
+from wire_server import WireServer
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with WireServer(tmp_path_factory.mktemp("held") / "s.db") as served:
+        yield served
+
+
+def _until(look, limit_s=20.0):
+    """Asks again until this is true: another process's state has no signal to wait on."""
+    over = threading.Event()
+    timer = threading.Timer(limit_s, over.set)
+    timer.start()
+    try:
+        while not (found := look()):
+            assert not over.is_set(), "it never came"
+            over.wait(0.02)
+        return found
+    finally:
+        timer.cancel()
+
+
+def test_a_killed_server_leaves_what_was_said_and_the_start_is_asked_again(tmp_path):
+    """I-4, I-5, I-6: chunks that were answered are there after SIGKILL; a message that was not used
+    is given back, and the same `Idempotency-Key` gets a turn with it.
+    """
+    with WireServer(tmp_path / "s.db") as server:
+        spoken = server.turn("a")
+        server.stream(spoken["id"], "Half of ", "an answer")
+        unused = server.turn("b", "Not used.", headers={"Idempotency-Key": "b1"})
+        server.kill()
+        server.start()
+        said = [("Hello.", "complete"), ("Half of an answer", "partial")]
+        assert server.texts(spoken["session_id"]) == said
+        again = server.turn("b", "Not used.", headers={"Idempotency-Key": "b1"})
+        assert again["id"] != unused["id"] and again["session_id"] == unused["session_id"]
+        server.stream(again["id"], "Used.", close=True)
+        assert server.end(again["id"])["end"] == "completed"
+        told = [("Not used.", "complete"), ("Used.", "complete")]
+        assert server.texts(again["session_id"]) == told
+        late = server.ask("POST", f"/v1/turns/{spoken['id']}/messages", {"message": "Late."})
+        assert (late.status, late.code) == (409, "turn_interrupted")
+        # One that was used is not run again by itself: who asks is told where it is.
+        body = {"key": "b", "message": "Not used."}
+        known = server.ask("POST", "/v1/turns", body, headers={"Idempotency-Key": "b1"})
+        assert known.status == 201 and known.body["id"] == again["id"]
+        server.kill()
+        server.start()
+        known = server.ask("POST", "/v1/turns", body, headers={"Idempotency-Key": "b1"})
+        assert (known.code, known.body["turn_id"]) == ("already_accepted", again["id"])
+
+
+def test_a_server_that_is_told_to_end_ends_its_turns(tmp_path):
+    with WireServer(tmp_path / "s.db") as server:
+        turn = server.turn("a")
+        server.stream(turn["id"], "Half of ")
+        code, said = server.end()
+        assert (code, said) == (-15, "")
+    with holdfast.open(tmp_path / "s.db") as store:
+        [ended] = store.session("a").turns()
+        assert (ended.end, ended.reason) == ("interrupted", "the store was closed")
+        assert [message.state for message in store.session("a").transcript()][-1] == "partial"
+
+
+def test_a_client_that_renews_keeps_its_turn_and_one_that_does_not_loses_it(server):
+    kept = server.turn("renewed", lease_s=0.4)
+    lost = server.turn("lost", lease_s=0.4)
+    renew = f"/v1/turns/{kept['id']}/renew"
+
+    def is_over():
+        assert server.ask("POST", renew).done["lease_s"] == 0.4
+        return server.ask("GET", f"/v1/turns/{lost['id']}").done["end"]
+
+    assert _until(is_over) == "abandoned"
+    assert server.ask("GET", f"/v1/turns/{kept['id']}").done["lease_left_s"] > 0
+    assert server.ask("POST", renew, {"lease_s": 60}).done["lease_s"] == 60
+    assert server.end(kept["id"])["end"] == "completed"
+    told = server.ask("POST", f"/v1/turns/{lost['id']}/renew")
+    assert (told.code, told.body["reason"]) == ("turn_interrupted", "its client's lease ran out")
+
+
+def test_a_request_that_takes_long_does_not_let_the_lease_run_out(server):
+    """Compaction in a session waits for its running turn: that turn is its own client's here."""
+    turn = server.turn("long", lease_s=0.5)
+    path = f"/v1/turns/{turn['id']}"
+    for number in range(3):
+        server.ask("POST", f"{path}/messages", {"message": f"Number {number}."}).done  # noqa: B018
+    done = server.ask("POST", f"{path}/compact", {"summary": "Numbers.", "keep_turns": 0}).done
+    assert done["covered"]
+    context = server.ask("GET", f"{path}/context").done["messages"]
+    assert "Numbers." in json.dumps(context)
+    assert server.end(turn["id"])["end"] == "completed"
+
+
+def test_of_many_writers_that_know_the_same_head_one_succeeds(server):
+    session = server.ask("POST", "/v1/sessions", {"key": "guarded"}).done["id"]
+    path = f"/v1/sessions/{session}/messages"
+
+    def write(number):
+        head = {"If-Match": '"1"'}
+        return server.ask("POST", path, {"message": f"Writer {number}."}, headers=head)
+
+    with ThreadPoolExecutor(12) as pool:
+        told = list(pool.map(write, range(12)))
+    assert sorted(each.status for each in told) == [201, *[409] * 11]
+    [(written, _)] = server.texts(session)
+    for each in told:
+        if each.status == 409:
+            assert (each.code, each.body["head"]) == ("stale", 2)
+            assert [missed["body"]["content"] for missed in each.body["missed"]] == [written]
+    # A turn that is started so, too; and it goes on without the guard.
+    head = {"If-Match": '"2"'}
+    start = f"/v1/sessions/{session}/turns"
+    turn = server.ask("POST", start, {"message": "Go on."}, headers=head).done
+    server.stream(turn["id"], "Gone on.", close=True)
+    assert server.end(turn["id"])["end"] == "completed"
+
+
+def test_a_turn_is_held_by_the_process_that_started_it(tmp_path):
+    with WireServer(tmp_path / "s.db") as one, WireServer(tmp_path / "s.db") as other:
+        turn = one.turn("shared")
+        told = other.ask("POST", f"/v1/turns/{turn['id']}/streams")
+        assert (told.status, told.code) == (421, "held_elsewhere")
+        shown = other.ask("GET", f"/v1/turns/{turn['id']}").done
+        assert (shown["end"], shown["lease_left_s"]) == (None, None)
+        # Stopping is for everybody.
+        stop = f"/v1/sessions/{turn['session_id']}/stop"
+        assert other.ask("POST", stop).done == {"stopped": True}
+        assert one.ask("POST", f"/v1/turns/{turn['id']}/streams").code == "turn_interrupted"
+
+
+def test_payloads_come_back_byte_for_byte_and_any_unicode_passes(server):
+    """I-14."""
+    turn = server.turn("bytes")
+    path = f"/v1/turns/{turn['id']}/messages"
+    half = '{"role":"assistant","content":"half: \\ud83d, whole: \\ud83d\\ude00"}'
+    big = '{"role":"assistant","content":"n","x":[123456789012345678901234567890,1e-7,"\\u0000"]}'
+    for payload in (half, big):
+        server.ask("POST", path, raw=f'{{"message": {payload}}}'.encode()).done  # noqa: B018
+    server.end(turn["id"])
+    page = server.ask("GET", f"/v1/sessions/{turn['session_id']}/transcript").done
+    assert [each["payload"] for each in page["items"][1:]] == [json.loads(half), json.loads(big)]
+    context = server.ask("GET", f"/v1/sessions/{turn['session_id']}/context").done
+    assert context["messages"][1]["content"].startswith("half: \ud83d")
+
+
+def test_chunks_of_a_provider_become_its_message(server):
+    turn = server.turn("provider")
+    path = f"/v1/turns/{turn['id']}/streams"
+    id = server.ask("POST", path, {"format": "openai.chat"}).done["message_id"]
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi "}}]},
+        {"choices": [{"index": 0, "delta": {"content": "there"}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    pushed = server.ask("POST", f"{path}/{id}", {"index": 0, "chunks": chunks, "close": True})
+    assert pushed.done == {"text": "Hi there", "index": 3}
+    wrong = server.ask("POST", f"{path}/{id}", {"index": 3, "chunks": ["more"]})
+    assert wrong.code == "bad_argument"
+    assert server.end(turn["id"])["end"] == "completed"
+    assert server.texts(turn["session_id"])[1] == ("Hi there", "complete")
+
+
+def test_a_client_that_goes_away_while_it_waits_leaves_its_message(server):
+    """I-4; and the next start takes it."""
+    import http.client
+
+    running = server.turn("waits")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    body = json.dumps({"key": "waits", "message": "I wait."})
+    connection.request("POST", "/v1/turns", body, {"Authorization": f"Bearer {server.key}"})
+    inbox = f"/v1/sessions/{running['session_id']}/inbox"
+    _until(lambda: server.ask("GET", inbox).done["items"])
+    connection.close()
+    server.end(running["id"])
+    taker = server.ask("POST", "/v1/turns", {"key": "waits"}).done
+    server.end(taker["id"])
+    page = server.ask("GET", f"/v1/sessions/{running['session_id']}/transcript").done
+    assert [each["turn"] for each in page["items"]] == [running["id"], taker["id"]]
