@@ -14,7 +14,7 @@ import holdfast
 import procs
 from clusters import Cluster
 from holdfast.engine.postgres.engine import PostgresEngine
-from holdfast.engine.postgres.server.primary import ServerIdentity, Outdated, Primary
+from holdfast.engine.postgres.server.primary import Outdated, Primary, ServerIdentity
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.store import open_store
@@ -167,6 +167,8 @@ def test_the_newest_timeline_wins_and_older_ones_are_refused():
     primary.admit(ServerIdentity(7, 3))
     with pytest.raises(Outdated):
         primary.admit(ServerIdentity(7, 2))
-    assert primary.is_outdated(ServerIdentity(7, 1)) and not primary.is_outdated(ServerIdentity(7, 3))
+    assert primary.is_outdated(ServerIdentity(7, 1)) and not primary.is_outdated(
+        ServerIdentity(7, 3)
+    )
     primary.admit(ServerIdentity(8, 1))  # the store was moved to another cluster
     assert not primary.is_outdated(None)

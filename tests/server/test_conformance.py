@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.server import openapi
 from holdfast.testing.wire.__main__ import main
+from holdfast.testing.wire.case_file import Case, all_cases
 from holdfast.testing.wire.player import Player
-from holdfast.testing.wire.story import Case, all_cases
 from wire_server import WireServer, new_token
 
 PAGE = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"

@@ -87,7 +87,7 @@ async def context(request: WireRequest) -> Response:
     return answer(told, head=made.head)
 
 
-class Inbox(msgspec.Struct, frozen=True):
+class InboxRecord(msgspec.Struct, frozen=True):
     """The messages that wait, in the order they were accepted."""
 
     items: list[MessageRecord]
@@ -97,7 +97,7 @@ async def inbox(request: WireRequest) -> Response:
     """The messages in the inbox of a session."""
     session = await request.session()
     items = [message_record(each) for each in await session.pending()]
-    return answer(Inbox(items))
+    return answer(InboxRecord(items))
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ def routes() -> list[Route]:
         route("GET", f"{SESSION}/entries", entries, query=SeqQuery, gives=EntryPage, **read),
         route("GET", f"{SESSION}/context", context, query=ContextQuery, gives=ContextRecord,
               **read),
-        route("GET", f"{SESSION}/inbox", inbox, gives=Inbox, **read),
+        route("GET", f"{SESSION}/inbox", inbox, gives=InboxRecord, **read),
         route("GET", f"{SESSION}/calls", calls, gives=Calls, **read),
         route("GET", f"{SESSION}/turns", turns, query=SeqQuery, gives=Turns, **read),
         route("GET", "/v1/search", search, query=SearchQuery, gives=Hits, **read),

@@ -61,7 +61,7 @@ def run(options: Any, out: Output) -> int:
     """
     # Loaded here: what it is built on takes longer to load than most commands take in all.
     from holdfast.server.auth import TokenFile
-    from holdfast.server.serving.serve import Place, serve
+    from holdfast.server.serving.serve import ServedPlace, serve
 
     def tell(address: str, token: str | None) -> None:
         if out.is_json:
@@ -76,7 +76,7 @@ def run(options: Any, out: Output) -> int:
     tokens = None
     if options.tokens is not None:
         tokens = TokenFile(options.tokens)
-    place = Place(
+    place = ServedPlace(
         store=options.store,
         tenant=options.tenant,
         read_only=options.read_only,

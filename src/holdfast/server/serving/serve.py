@@ -22,7 +22,7 @@ GRACE_S = 5
 Tell = Callable[[str, str | None], None]
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ServedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """What is served, and where."""
 
     store: str
@@ -36,7 +36,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0
 
 
-def serve(place: Place, tell: Tell) -> None:
+def serve(place: ServedPlace, tell: Tell) -> None:
     """Serves a store until the process is told to end. `tell` is called with the address once it is
     served, and with the token if one was made.
 
@@ -49,7 +49,7 @@ def serve(place: Place, tell: Tell) -> None:
         asyncio.run(_serve(place, listener, tell))
 
 
-async def _serve(place: Place, listener: socket.socket, tell: Tell) -> None:
+async def _serve(place: ServedPlace, listener: socket.socket, tell: Tell) -> None:
     opening = open_async(
         place.store,
         tenant=place.tenant,

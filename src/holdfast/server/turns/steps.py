@@ -17,7 +17,7 @@ from holdfast.runtime.turns.end_turn import Ending
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.server.operations import Body, WireRequest, answer, route
 from holdfast.server.problems import WireProblem
-from holdfast.server.reading import ContextQuery, Inbox
+from holdfast.server.reading import ContextQuery, InboxRecord
 from holdfast.server.records import (
     ContextRecord,
     LeasedTurnRecord,
@@ -276,10 +276,10 @@ class TakeBody(Body):
     take: list[str | Receipt] | None = None
 
 
-async def take(request: WireRequest, held: LeasedTurn) -> Inbox:
+async def take(request: WireRequest, held: LeasedTurn) -> InboxRecord:
     """Takes the messages that came in meanwhile into this turn."""
     taken = await held.turn.inbox(take=request.body.take)
-    return Inbox([message_record(each) for each in taken])
+    return InboxRecord([message_record(each) for each in taken])
 
 
 class SentBody(Body):
@@ -376,7 +376,7 @@ def routes() -> list[Route]:
         route("GET", f"{TURN}/calls", step(calls), gives=RunnableCalls, **write),
         route("POST", f"{TURN}/results", step(result, status=201), body=ResultBody,
               gives=Appended, status=201, **keyed),
-        route("POST", f"{TURN}/inbox", step(take), body=TakeBody, gives=Inbox, **keyed),
+        route("POST", f"{TURN}/inbox", step(take), body=TakeBody, gives=InboxRecord, **keyed),
         route("POST", f"{TURN}/sent", step(sent), body=SentBody, **keyed),
         route("POST", f"{TURN}/retract", step(retract), body=RetractBody, **keyed),
         route("POST", f"{TURN}/compact", step(compact), body=CompactBody,

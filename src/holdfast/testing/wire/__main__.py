@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 
+from holdfast.testing.wire.case_file import all_cases
 from holdfast.testing.wire.player import Player
-from holdfast.testing.wire.story import all_cases
 
 
 def main(arguments: list[str] | None = None) -> int:

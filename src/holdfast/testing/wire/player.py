@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.runtime.clock import RealWorld, real_tick
-from holdfast.testing.wire.story import Case, Step
+from holdfast.testing.wire.case_file import Case, CaseStep
 
 LIMIT_S = 30.0
 LEAVE_S = 0.3
@@ -49,7 +49,7 @@ class Player:
                 return f"step {number} ({step.do}): {error}"
         return None
 
-    def _take(self, step: Step, known: dict[str, Any]) -> None:
+    def _take(self, step: CaseStep, known: dict[str, Any]) -> None:
         if step.fault is not None:
             self._faulty(step, known)
             return
@@ -79,12 +79,12 @@ class Player:
                 time.sleep(AGAIN_S)
         _save(step, known, answer)
 
-    def _ask(self, step: Step, known: dict[str, Any]) -> WireAnswer:
+    def _ask(self, step: CaseStep, known: dict[str, Any]) -> WireAnswer:
         with self._connected() as connection:
             connection.sendall(self._request(step, known))
             return _read(connection)
 
-    def _faulty(self, step: Step, known: dict[str, Any]) -> None:
+    def _faulty(self, step: CaseStep, known: dict[str, Any]) -> None:
         with self._connected() as connection:
             request = self._request(step, known)
             if step.fault == "cut_body":
@@ -109,7 +109,7 @@ class Player:
         place = (self._base.hostname or "127.0.0.1", self._base.port or 80)
         return socket.create_connection(place, LIMIT_S)
 
-    def _request(self, step: Step, known: dict[str, Any]) -> bytes:
+    def _request(self, step: CaseStep, known: dict[str, Any]) -> bytes:
         method, _, path = _filled(step.do, known).partition(" ")
         body = b""
         if step.raw is not None:
@@ -147,7 +147,7 @@ def _read(connection: socket.socket) -> WireAnswer:
     return WireAnswer(response.status, headers, body)
 
 
-def _compare(step: Step, known: dict[str, Any], answer: WireAnswer) -> None:
+def _compare(step: CaseStep, known: dict[str, Any], answer: WireAnswer) -> None:
     if answer.status != step.status:
         raise Unlike(f"status {answer.status}, not {step.status}: {answer.body}")
     if step.code is not None:
@@ -172,7 +172,7 @@ def _compare(step: Step, known: dict[str, Any], answer: WireAnswer) -> None:
             raise Unlike(f"the header {name} is {given!r}, not {text!r}")
 
 
-def _save(step: Step, known: dict[str, Any], answer: WireAnswer) -> None:
+def _save(step: CaseStep, known: dict[str, Any], answer: WireAnswer) -> None:
     for name, path in step.save.items():
         known[name] = _at(answer.body, path)
 

@@ -24,7 +24,7 @@ CASES = Path(__file__).parent / "cases"
 Fault = Literal["lose_answer", "cut_body", "leave"]
 
 
-class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class CaseStep(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """One request and what it must be answered."""
 
     do: str
@@ -49,7 +49,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A story: its name is the law that it shows."""
 
     name: str
-    step: list[Step]
+    step: list[CaseStep]
 
 
 class CaseFile(msgspec.Struct, forbid_unknown_fields=True):
