@@ -120,7 +120,7 @@ def test_what_is_another_tenants_is_not_found_on_any_route(routes, served):
     real = {"session": turn["session_id"], "turn": turn["id"], "message": message, "reply": "00"}
     nowhere = {name: re.sub("[0-9a-f]", "0", text) for name, text in real.items()}
     tried = 0
-    for path, method, endpoint in routes:
+    for path, method, _ in routes:
         if "{" not in path:
             continue
         tried += 1
