@@ -111,6 +111,7 @@ MADE = {
         "durability": "process",
         "tenant": "t",
         "read_only": False,
+        "token": None,
         "world": None,
     },
     "open_async": {
@@ -118,6 +119,7 @@ MADE = {
         "durability": "process",
         "tenant": "t",
         "read_only": False,
+        "token": None,
         "world": None,
     },
     "copy": {"source": "a.db", "target": "b.db", "tenant": "default", "progress": None},

@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from commanding import command
+from holdfast.engine.remote.verbs import PATH, VERBS
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import SCOPES, TokenFile, Tokens
 from wire_server import WireServer, new_token
@@ -34,6 +35,8 @@ BODIES = {
     "{message}": {"index": 0, "chunks": ["a"]},
 }
 """What a request to a route that takes something says: a valid one, so that nothing else refuses it."""
+
+ENGINE_QUESTIONS = {PATH + name for name in (*VERBS, "hello", "watch")}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,9 @@ def test_every_route_says_what_it_needs(routes):
             assert endpoint.scope is None
         else:
             assert endpoint.scope in SCOPES, f"{method} {path} is open to everybody"
-            assert method == "GET" or endpoint.scope != "read", f"{method} {path} writes"
+            # Questions to an engine are posted: they are too long for an address.
+            asks = method == "GET" or path in ENGINE_QUESTIONS
+            assert asks or endpoint.scope != "read", f"{method} {path} writes"
 
 
 @pytest.mark.slow

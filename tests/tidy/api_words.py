@@ -11,7 +11,7 @@ _INBOUND = (
 
 PARAMETERS = {
     # Stores
-    "where": "where the store is: a path, `sqlite:///…` or `postgresql://…`",
+    "where": "where the store is: a path, `sqlite:///…`, `postgresql://…`, or `http://…` of a server",
     "source": "the store to copy from, an address as for `open`",
     "target": "the store to copy into, an address as for `open`",
     "to": "the path of the new file; it must not exist",
@@ -21,6 +21,7 @@ PARAMETERS = {
     "copy.tenant": "the tenant whose sessions are copied; all tenants when it is left out",
     "Store.for_tenant.name": "the name of the other tenant",
     "read_only": "with True, nothing is made, locked or changed",
+    "token": "the token for a server; nothing else takes one",
     "world": "clock and randomness, for tests; leave it out",
     "progress": "a function that is called with a `Progress` from time to time",
     # Names and identities

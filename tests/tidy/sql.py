@@ -43,8 +43,10 @@ def query_names(root: Path) -> list[str]:
 
 
 def _engines(root: Path) -> list[Path]:
+    """Those that ask a database: the one over HTTP asks a server."""
     top = root / "src" / "holdfast" / "engine"
-    return sorted(path.parent for path in top.glob("*/*.py") if path.name == "__init__.py")
+    folders = sorted(path.parent for path in top.glob("*/*.py") if path.name == "__init__.py")
+    return [folder for folder in folders if folder.name != "remote"]
 
 
 def schema_and_migrations(root: Path) -> list[str]:

@@ -1,14 +1,18 @@
 """Addresses of stores: which engine one is for, and what of it may be shown.
 
-A place is a path, `sqlite:///…`, `postgresql://…` or the keywords that PostgreSQL's own tools take
-(`host=… dbname=…`). An address can hold a password, however badly it is written: whatever tells
-somebody of a place tells `shown(place)`.
+A place is a path, `sqlite:///…`, `postgresql://…`, the keywords that PostgreSQL's own tools take
+(`host=… dbname=…`), or `http://…` of a server that has the store. An address can hold a password,
+however badly it is written: whatever tells somebody of a place tells `shown(place)`.
 """
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:  # for those who ask a server: a path needs nothing of it
+    from urllib.parse import SplitResult
 
 Place = str | os.PathLike[str]
 
@@ -70,6 +74,35 @@ def is_postgres(where: Place) -> bool:
     return _has_keywords(name)
 
 
+def is_remote(where: Place) -> bool:
+    """Whether a place is the address of a server that has the store."""
+    name = os.fsdecode(where)
+    return name[:8].lower().startswith(("http://", "https://"))
+
+
+def remote_parts(where: Place) -> "SplitResult":
+    """The parts of a server's address; `StoreUnavailable` when no request can be sent there."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(os.fsdecode(where))
+        # Looked at here: a port that is none is noticed when it is asked for.
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        problem = "this is no address that can be asked"
+    elif "@" in parts.netloc or parts.query or parts.fragment:
+        # A secret in an address is written into logs; this one would not be used at all.
+        problem = (
+            "an address of a server has a host, a port and a path, and nothing else"
+        )
+    else:
+        return parts
+    remedy = "Give http://host:port, and the token as `token`"
+    raise StoreUnavailable(where=shown(where), problem=problem, remedy=remedy)
+
+
 def shown(where: Place) -> str:
     """A place without the password in it, if there is one."""
     name = os.fsdecode(where)
@@ -91,6 +124,8 @@ def damage_remedy(where: Place) -> str:
     """What to do about a damaged store at this place: the doctor reads files, a database is checked
     where it is.
     """
+    if is_remote(where):
+        return "ask whoever runs the server to run `holdfast store check`"
     if is_postgres(where):
         return "keep a backup of the database, then run `holdfast store check`"
     return "keep a copy, then run `holdfast doctor`"

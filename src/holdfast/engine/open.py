@@ -1,4 +1,4 @@
-"""From a place to an engine: a path, `sqlite:///…` or `postgresql://…`.
+"""From a place to an engine: a path, `sqlite:///…`, `postgresql://…` or `http://…`.
 
 An engine's modules and its driver are loaded when a store is opened with it: a program that has
 only imported Holdfast waits for neither.
@@ -7,9 +7,9 @@ only imported Holdfast waits for neither.
 import os
 from typing import Any
 
-from holdfast.engine.address import Place, is_postgres, shown
+from holdfast.engine.address import Place, is_postgres, is_remote, shown
 from holdfast.engine.protocol import Chance, Engine, Now, Tick, WordsOf
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import BadArgument, StoreUnavailable
 
 
 def open_engine(
@@ -23,18 +23,24 @@ def open_engine(
     lock_s: float = 5.0,
     words_of: WordsOf | None = None,
     read_only: bool = False,
+    token: str | None = None,
 ) -> Engine:
     """The engine for this place, made if there is none; one that is `read_only` makes and changes
     nothing.
 
     `durability` is "power" or "process". Without `words_of` nothing can be searched for. `clock`
-    names the clock of `tick`: those that have the same name go alike.
+    names the clock of `tick`: those that have the same name go alike. `token` is for a server.
     """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
         raise StoreUnavailable(
             where=shown(where), problem=problem, remedy='Say "power" or "process"'
         )
+    if is_remote(where):
+        return _remote(where, token, chance, read_only)
+    if token is not None:
+        takes = "nothing for a store that is not at http://… or https://…"
+        raise BadArgument(parameter="token", takes=takes, given="a token")
     if is_postgres(where):
         assert chance is not None, (
             "this engine's stamps must differ from those of other machines"
@@ -66,6 +72,15 @@ def open_engine(
         lock_s=lock_s,
         words_of=words_of,
     )
+
+
+def _remote(
+    where: Place, token: str | None, chance: Chance | None, read_only: bool
+) -> Engine:
+    from holdfast.engine.remote.engine import RemoteEngine
+
+    assert chance is not None, "the ids of its commits must differ from all others"
+    return RemoteEngine(where, token=token, chance=chance, read_only=read_only)
 
 
 def migrate_store(

@@ -178,7 +178,7 @@ class Weight(msgspec.Struct, frozen=True, gc=False):
     blobs: int
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What one commit does to one session. Guards first, then effects; all optional."""
 
     session: str

@@ -563,6 +563,7 @@ def open_async(
     durability: Durability = "power",
     tenant: str = "default",
     read_only: bool = False,
+    token: str | None = None,
     world: World | None = None,
 ) -> OpeningStore:
     """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as
@@ -574,6 +575,7 @@ def open_async(
             "durability": durability,
             "tenant": tenant,
             "read_only": read_only,
+            "token": token,
             "world": world,
         },
     )

@@ -48,6 +48,7 @@ PAGE_MAX = 1000
 LEASE_MAX_S = 31_536_000
 DAYS_MAX = 365_000
 TENANT_MAX = 256
+TOKEN_MAX = 4096
 
 
 def format_name(parameter: str, value: Any) -> str:
@@ -72,7 +73,7 @@ def _no_format(parameter: str, value: Any, known: list[str]) -> BadArgument:
 
 
 def _where(parameter: str, value: Any) -> Any:
-    takes = "a path, `sqlite:///…` or `postgresql://…`"
+    takes = "a path, `sqlite:///…`, `postgresql://…` or `http://…`"
     if not isinstance(value, str | PathLike):
         raise refuse(parameter, takes, value)
     # The class is asked, not the object, and `str.__str__` is called, not its own: a
@@ -88,6 +89,21 @@ def _where(parameter: str, value: Any) -> Any:
         takes = "a place that lasts (tests: `with holdfast.testing.temporary_store() as store`)"
         raise BadArgument(parameter=parameter, takes=takes, given='":memory:"')
     return value
+
+
+def _token(parameter: str, value: Any) -> Any:
+    # What is refused is not shown: it may be the secret with a line's end behind it.
+    if isinstance(value, str):
+        value = str.__str__(value)
+        # It is a header of every request: other characters would end it, or be another one's.
+        if value.isascii() and value.isprintable() and 0 < len(value) <= TOKEN_MAX:
+            if " " not in value:
+                return value
+        given = "other text"
+    else:
+        given = kind_of(value)
+    takes = "a server's token, letters of ASCII without a space"
+    raise BadArgument(parameter=parameter, takes=takes, given=given)
 
 
 def _that(takes: str, fits: Callable[[Any], bool]) -> Rule:
@@ -223,6 +239,7 @@ RULES: dict[str, Rule] = {
     "world": _that("a World: `now`, `tick`, `clock` and `chance`", _is_world),
     "progress": _FUNCTION,
     "read_only": flag,
+    "token": _token,
     # Names and identities
     "key": name('a name, such as "telegram:dm:42"'),
     "session_id": text,  # of any length and in any letters: what is no id is not found

@@ -6,6 +6,7 @@ import weakref
 from typing import Any, cast
 
 from holdfast.domain.message import USUAL_FORMAT
+from holdfast.engine.address import is_remote
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import HoldfastError, OperatorNeeded, StoreUnavailable
@@ -164,8 +165,11 @@ def open_at(
     durability: str = "power",
     world: World | None = None,
     read_only: bool = False,
+    token: str | None = None,
 ) -> OpenStore:
-    """Opens the store at this place, made if there is none."""
+    """Opens the store at this place, made if there is none. At a server, its token says whose it
+    is.
+    """
     # Loaded here rather than in the first turn.
     registry.get(USUAL_FORMAT)
     world = world or RealWorld()
@@ -179,11 +183,23 @@ def open_at(
         chance=world.chance,
         words_of=_words_of,
         read_only=read_only,
+        token=token,
     )
+    if is_remote(where):
+        tenant = _tenant_at(engine, tenant)
     # Not the engine itself: its threads hold it, so a store that is dropped would never
     # be closed.
     held = cast(Engine, HeldEngine(engine, keeper))
     return OpenStore(held, world=world, keeper=keeper, tenant=tenant)
+
+
+def _tenant_at(engine: Any, asked: str) -> str:
+    try:
+        tenant: str = engine.tenant_for(asked)
+    except StoreUnavailable:
+        engine.close()
+        raise
+    return tenant
 
 
 def _words_of(*entry: Any) -> Any:

@@ -275,9 +275,12 @@ def open_store(
     durability: Durability = "power",
     tenant: str = "default",
     read_only: bool = False,
+    token: str | None = None,
     world: World | None = None,
 ) -> Store:
-    """Opens a store, made if there is none: a path, `sqlite:///…` or `postgresql://…`.
+    """Opens a store, made if there is none: a path, `sqlite:///…` or `postgresql://…`; or one that a
+    server has, `http://…` or `https://…`, with the `token` for it. There, durability is the
+    server's, and the tenant is that of the token.
 
     `durability="process"` survives a killed process but not a power cut, and is faster. With
     `read_only` nothing is made, locked or changed, and every call that would write raises
@@ -289,6 +292,7 @@ def open_store(
             durability=durability,
             tenant=tenant,
             read_only=read_only,
+            token=token,
             world=world,
         )
     )

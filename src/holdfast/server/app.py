@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.runtime.aio import AsyncStore
-from holdfast.server import delivery, health, openapi, reading, sessions
+from holdfast.server import delivery, health, openapi, reading, remote, sessions
 from holdfast.server.auth import Authentication, Tokens
 from holdfast.server.limits import BODY_MAX, BODY_S, Limits
 from holdfast.server.problems import Problems
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests a second and sender; 0 for as many as come."""
 
 
-MODULES = (sessions, steps, delivery, reading, health, openapi)
+MODULES = (sessions, steps, delivery, reading, health, openapi, remote)
 """Each has `routes()`."""
 
 

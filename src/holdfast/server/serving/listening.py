@@ -9,7 +9,9 @@ from holdfast.errors import BadArgument
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens there; 0 is a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    # By its name: asyncio sends small pieces at once only where it sees that it is TCP, and else
+    # every answer waits for the client's next acknowledgement, 40 ms.
+    listener = socket.socket(family, proto=socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -1,0 +1,185 @@
+"""Asking a server: connections that are kept, tries, and answers back to values or errors.
+
+A read is asked again until it is answered or patience is over: it changes nothing. What writes is
+asked again by the engine, which knows how (`again`); here it is only told apart whether it may have
+been done.
+"""
+
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import SplitResult
+
+import msgspec
+
+from holdfast.engine.closed_engine import closed, forked
+from holdfast.engine.protocol import Chance
+from holdfast.engine.remote.http_connection import RawAnswer, RawConnection
+from holdfast.engine.remote.told_errors import error_of_status, too_large, unusable
+from holdfast.engine.remote.verbs import (
+    LIMIT_MAX,
+    PATH,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    Verb,
+)
+from holdfast.engine.remote.wire import PACKED, read, written
+from holdfast.errors import HoldfastError, StoreUnavailable
+
+ANSWER_S = 60.0
+"""How long an answer is waited for. A commit waits for locks and disks at the server."""
+SLOW_S = 900.0
+"""The same, for what reads a whole store."""
+PATIENCE_S = 30.0
+"""How long is tried again when a server does not answer: it may be being started."""
+OPENING_S = 3.0
+PAUSE_S, PAUSE_MAX_S = 0.02, 1.0
+KEPT_MAX = 16
+"""So many connections that nobody uses are kept."""
+
+T = TypeVar("T")
+
+
+class Unanswered(Exception):
+    """A request came to no answer. `maybe_done`: it was sent, and may have been done."""
+
+    def __init__(self, problem: str, *, maybe_done: bool) -> None:
+        super().__init__(problem)
+        self.problem, self.maybe_done = problem, maybe_done
+
+
+class Tries:
+    """Pauses between the tries of one thing, ever longer and not all alike, until `limit_s` have
+    been waited. It looks at no clock: one may stand still.
+    """
+
+    def __init__(self, limit_s: float, chance: Chance) -> None:
+        self._limit_s, self._chance = limit_s, chance
+        self._waited_s, self._pause_s = 0.0, PAUSE_S
+
+    def pause(self) -> bool:
+        """Waits before the next try; False when there is to be none."""
+        if self._waited_s >= self._limit_s:
+            return False
+        seconds = self._pause_s * (0.5 + self._chance(1)[0] / 255)
+        self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
+        self._waited_s += seconds
+        # Nobody else knows it: it can be interrupted, and by nothing else.
+        threading.Event().wait(seconds)
+        return True
+
+
+class ServerCalls:
+    """Requests to one server, from many threads. The token is in the headers of its connections
+    and nowhere else.
+    """
+
+    def __init__(
+        self, where: str, parts: SplitResult, token: str | None, chance: Chance
+    ) -> None:
+        self.where, self.chance = where, chance
+        self._parts = parts
+        self._headers = {"accept": PACKED, PROTOCOL_HEADER: str(PROTOCOL)}
+        if token is not None:
+            self._headers["authorization"] = f"Bearer {token}"
+        # No lock: taking from a deque and putting into it are one step each.
+        self._free: deque[RawConnection] = deque()
+        self._process = os.getpid()
+        self._closed = False
+        self.body_max: int | None = None
+        """So many bytes a request may have, as the server has said."""
+
+    def ask(self, verb: Verb[T], /, *, timeout_s: float = ANSWER_S, **fields: Any) -> T:
+        """The answer to a question, asked again as long as there is none."""
+        tries = Tries(PATIENCE_S, self.chance)
+        if "limit" in fields:
+            # "At most so many" holds of a shorter page, too.
+            fields["limit"] = min(fields["limit"], LIMIT_MAX)
+        asked = verb.asked(**fields)
+        while True:
+            try:
+                found: T = self.post(verb.name, asked, verb.gives, timeout_s=timeout_s)
+                return found
+            except Unanswered as error:
+                if not tries.pause():
+                    raise self.given_up(error) from None
+
+    def post(
+        self, name: str, value: Any, gives: Any, *, timeout_s: float = ANSWER_S
+    ) -> Any:
+        """One try: the answer, an error that the server told, or `Unanswered`."""
+        self.check()
+        media, body = written(value)
+        if self.body_max is not None and len(body) > self.body_max:
+            # Said here: a server closes the connection on what is too large, and that looks like
+            # any other loss.
+            raise too_large(self.body_max)
+        connection = self._taken()
+        try:
+            answer = connection.ask(
+                "POST", PATH + name, body, media=media, timeout_s=timeout_s
+            )
+        finally:
+            # One that was interrupted has been closed, and is opened again when it is used.
+            self._keep(connection)
+        return self.value_of(answer, gives)
+
+    def value_of(self, answer: RawAnswer, gives: Any) -> Any:
+        """What an answer says."""
+        if answer.fate != "answered":
+            raise Unanswered(answer.problem, maybe_done=answer.fate != "unreached")
+        if answer.status != 200:
+            error = error_of_status(answer, self.where)
+            if error is None:
+                problem = f"the server answered {answer.status}"
+                raise Unanswered(problem, maybe_done=True)
+            raise error
+        try:
+            return read(answer.media, answer.content, gives)
+        # Somebody else has answered, or it was cut: what was done is not known.
+        except (ValueError, msgspec.MsgspecError):
+            problem = "the answer is not that of a Holdfast"
+            raise Unanswered(problem, maybe_done=True) from None
+
+    def connection(self) -> RawConnection:
+        """A new connection, for one thread."""
+        return RawConnection(self._parts, self._headers, timeout_s=ANSWER_S)
+
+    def check(self) -> None:
+        """Raises when there is nobody to ask any more."""
+        if os.getpid() != self._process:
+            raise forked(self.where)
+        if self._closed:
+            raise closed(self.where)
+
+    def given_up(self, error: Unanswered, *, in_doubt: bool = False) -> HoldfastError:
+        """What is told when patience is over."""
+        remedy = "Check that the server runs and can be reached, then try again"
+        if in_doubt:
+            remedy = f"It is not known whether it was stored. {remedy}"
+        told: StoreUnavailable = unusable(self.where, error.problem, remedy)
+        return told
+
+    def close(self) -> None:
+        """Lets go of all connections that are not in use; those are when they come back."""
+        if os.getpid() != self._process:
+            return  # they are the parent's
+        self._closed = True
+        while self._free:
+            self._free.pop().close()
+
+    def _taken(self) -> RawConnection:
+        try:
+            return (
+                self._free.pop()
+            )  # the last one used: the server has not closed it yet
+        except IndexError:
+            return self.connection()
+
+    def _keep(self, connection: RawConnection) -> None:
+        self._free.append(connection)
+        if self._closed or len(self._free) > KEPT_MAX:
+            with suppress(IndexError):  # another thread was quicker
+                self._free.popleft().close()
