@@ -123,43 +123,51 @@ def test_a_server_that_is_killed_and_started_again_has_lost_and_doubled_nothing(
     server.start()
 
 
-def test_a_commit_in_doubt_is_found_or_done_and_never_both(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", "postgres"])
+def local(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """The store behind a server, on each engine."""
+    place: object = tmp_path / "agent.db"
+    if request.param == "postgres":
+        place = request.getfixturevalue("databases")(schema=True)
+    with Store(open_at(str(place), tenant="red", durability="process")) as store:
+        yield store
+
+
+def test_a_commit_in_doubt_is_found_or_done_and_never_both(local: Store) -> None:
     """What a server does that was started after the first try: the guards settle it."""
-    with Store(open_at(tmp_path / "agent.db", tenant="red")) as store:
-        engine = store._work.engine
-        opening = (Write(named(1), drafts=drafts(2), open=Opening("red", "k", 1)),)
-        [first] = engine.commit([opening])
-        assert settled(engine, opening) == first
-        start = Draft("turn", 0, mint(), 5)
-        started = (Write(named(1), drafts=(start,), idle=True, start=Start("me", 60.0)),)
-        assert settled(engine, started) == Written(3, 1)
-        assert settled(engine, started) == Written(3, 1)
-        spoken = (Write(named(1), fence=1, chunk=Chunk(mint(), 0, b"[]")),)
-        done = settled(engine, spoken)
-        assert settled(engine, spoken) == done
-        assert len(engine.journal(named(1))) == 1
-        # One that is refused is refused again.
-        refused = (Write(named(1), drafts=drafts(), head=1),)
-        assert settled(engine, refused) == settled(engine, refused)
-        plain = (Write(named(1), drafts=drafts()),)
-        assert settled(engine, plain) == settled(engine, plain) == Written(4)
+    engine = local._work.engine
+    opening = (Write(named(1), drafts=drafts(2), open=Opening("red", "k", 1)),)
+    [first] = engine.commit([opening])
+    assert settled(engine, opening) == first
+    start = Draft("turn", 0, mint(), 5)
+    started = (Write(named(1), drafts=(start,), idle=True, start=Start("me", 60.0)),)
+    assert settled(engine, started) == Written(3, 1)
+    assert settled(engine, started) == Written(3, 1)
+    spoken = (Write(named(1), fence=1, chunk=Chunk(mint(), 0, b"[]")),)
+    done = settled(engine, spoken)
+    assert settled(engine, spoken) == done
+    assert len(engine.journal(named(1))) == 1
+    # One that is refused is refused again.
+    refused = (Write(named(1), drafts=drafts(), head=1),)
+    assert settled(engine, refused) == settled(engine, refused)
+    plain = (Write(named(1), drafts=drafts()),)
+    assert settled(engine, plain) == settled(engine, plain) == Written(4)
 
 
-def test_of_two_tries_at_once_one_is_done(tmp_path: Path) -> None:
+def test_of_two_tries_at_once_one_is_done(local: Store) -> None:
     """The first try may still be under way, in another server, when the second one looks."""
-    with Store(open_at(tmp_path / "agent.db", tenant="red", durability="process")) as store:
-        engine = store._work.engine
-        engine.commit([(Write(named(1), drafts=drafts(), open=Opening("red", None, 1)),)])
-        for _ in range(40):
-            commit = (Write(named(1), drafts=drafts()),)
-            found: list[object] = []
-            tries = [
-                threading.Thread(target=lambda c=commit, f=found: f.append(settled(engine, c)))
-                for _ in range(3)
-            ]
-            for each in tries:
-                each.start()
-            for each in tries:
-                each.join()
-            assert len(set(map(str, found))) == 1
-        assert len(engine.entries(named(1))) == 41
+    engine = local._work.engine
+    engine.commit([(Write(named(1), drafts=drafts(), open=Opening("red", None, 1)),)])
+    for _ in range(40):
+        commit = (Write(named(1), drafts=drafts()),)
+        found: list[object] = []
+        tries = [
+            threading.Thread(target=lambda c=commit, f=found: f.append(settled(engine, c)))
+            for _ in range(3)
+        ]
+        for each in tries:
+            each.start()
+        for each in tries:
+            each.join()
+        assert len(set(map(str, found))) == 1
+    assert len(engine.entries(named(1))) == 41
