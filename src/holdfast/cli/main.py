@@ -117,6 +117,20 @@ def _explained(error: Exception) -> tuple[int, str]:
     return codes.DEFECT, f"this is a defect ({what}); HOLDFAST_DEBUG=1 shows where."
 
 
+def _named(words: list[str]) -> tuple[str, str, list[str]]:
+    """The group of commands that these words begin with, or none; the command; and what is left of
+    the words.
+    """
+    name, *rest = words
+    group = name if name in GROUPS else ""
+    if group and rest and not rest[0].startswith("-"):
+        name = f"{group} {rest.pop(0)}"
+    # `holdfast hermes -- COMMAND`: of a group that can run one.
+    elif rest[:1] == ["--"] and f"{group} run" in COMMANDS:
+        name = f"{group} run"
+    return group, name, rest
+
+
 def _run(words: list[str]) -> int:
     words, shared = _shared_first(words)
     if words[:1] == ["--version"]:
@@ -127,13 +141,7 @@ def _run(words: list[str]) -> int:
             codes.USAGE,
             f"`{shared[0]}` is an option of a command, and none was named; see `holdfast --help`.",
         )
-    name, *rest = words or [""]
-    group = name if name in GROUPS else ""
-    if group and rest and not rest[0].startswith("-"):
-        name = f"{group} {rest.pop(0)}"
-    # `holdfast hermes -- COMMAND`: of a group that can run one.
-    elif rest[:1] == ["--"] and f"{group} run" in COMMANDS:
-        name = f"{group} run"
+    group, name, rest = _named(words or [""])
     if name in COMMANDS:
         # First: what stands after the command is nearer to it, and wins.
         return _command(name, [*shared, *rest])

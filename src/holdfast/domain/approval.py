@@ -89,7 +89,6 @@ def judge_call(
     not tell of it, before a reset or a rewind. `answered`: places of calls that have an outcome.
     `named`: the place of the call that is meant, if its caller has said that.
     """
-    is_made = made is not None
     fitting = [ask for ask in asks if ask.digest in digests]
     # The one that is meant comes before all others.
     fitting.sort(key=lambda ask: _place(ask) == named)
@@ -106,11 +105,18 @@ def judge_call(
     if asks or was_asked:
         # Ids are reused (FAULTS E4): what the model has made anew is another call, and is asked
         # about as the first was.
-        if is_made:
+        if made is not None:
             return Verdict("ask")
         return Verdict("refuse", why=_why(asks, fitting, answered))
     # Nobody was ever asked about this id: it is the caller's own affair.
-    if here is None or is_made:
+    if made is not None:
+        return Verdict("start")
+    return _about_own(here)
+
+
+def _about_own(here: Here | None) -> Verdict:
+    """A call that its turn makes itself, and which it may have made before."""
+    if here is None:
         return Verdict("start")
     if here == "done":
         return Verdict("refuse", why="it is done")

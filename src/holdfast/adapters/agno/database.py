@@ -151,14 +151,11 @@ class HoldfastDb(StreamedRuns):
             row = kept.row()
             if row is None or not _fits(row, session_type, user_id, component_id):
                 continue
-            name = (row.get("session_data") or {}).get("session_name") or ""
-            if session_name is not None and session_name.lower() not in name.lower():
-                continue
-            if not _is_within(
-                row.get("created_at") or 0, start_timestamp, end_timestamp
+            made_at = row.get("created_at") or 0
+            if _is_called(row, session_name) and _is_within(
+                made_at, start_timestamp, end_timestamp
             ):
-                continue
-            found.append(row)
+                found.append(row)
         total = len(found)
         found = paged(apply_sorting(found, sort_by, sort_order), limit, page)
         if include_runs:
@@ -193,6 +190,14 @@ def _fits(
     if component_id is None:
         return True
     return component_id in [row.get(name) for name in _COMPONENTS]
+
+
+def _is_called(row: dict[str, Any], part: str | None) -> bool:
+    """Whether the session's name has these words in it, however they are written."""
+    if part is None:
+        return True
+    name = (row.get("session_data") or {}).get("session_name") or ""
+    return part.lower() in name.lower()
 
 
 def _is_within(at: int, start: int | None, end: int | None) -> bool:

@@ -385,23 +385,32 @@ def _answering(
     matching: dict[str, Any] | None,
     before: str | None,
 ) -> Iterator[tuple[Thread, GraphStep]]:
-    bound: GraphStep | None = None
-    if before is not None:
-        for step in thread.history.steps.values():
-            if step.id == before and (ns is None or step.ns == ns):
-                bound = step
+    is_earlier = _earlier_than(thread, ns, before)
     for step in thread.history.newest_first():
         if (ns is not None and step.ns != ns) or (id is not None and step.id != id):
             continue
-        if bound is not None and step.seq >= bound.seq:
-            continue
-        # The name of a step that is not here: ids begin with the time.
-        if bound is None and before is not None and step.id >= before:
+        if not is_earlier(step):
             continue
         facts = step.record.get("meta", {})
         wanted = (matching or {}).items()
         if all(facts.get(key) == value for key, value in wanted):
             yield thread, step
+
+
+def _earlier_than(
+    thread: Thread, ns: str | None, before: str | None
+) -> Callable[[GraphStep], bool]:
+    if before is None:
+        return lambda step: True
+    bound: GraphStep | None = None
+    for step in thread.history.steps.values():
+        if step.id == before and (ns is None or step.ns == ns):
+            bound = step
+    if bound is None:
+        # The name of a step that is not here: ids begin with the time.
+        return lambda step: step.id < before
+    last = bound.seq
+    return lambda step: step.seq < last
 
 
 def delta_history(

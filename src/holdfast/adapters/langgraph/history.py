@@ -10,6 +10,7 @@ made their ids.
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
@@ -214,24 +215,31 @@ def step_record(
     for channel, value in values.items():
         changed[channel] = spliced(before.values.get(channel), value)
     more = {key: checkpoint[key] for key in checkpoint if key not in _OWN}
-    empty = []
-    for channel in before.values:
-        moved = before.versions.get(channel) != versions.get(channel)
-        if moved and channel in versions and channel not in values:
-            empty.append(channel)
     parts = {
         "versions": _changed(before.versions, versions),
         "dropped": [key for key in before.versions if key not in versions],
         "seen": _changed(before.seen, seen),
         "unseen": [node for node in before.seen if node not in seen],
         "values": changed,
-        "empty": empty,
+        "empty": _emptied(before, versions, values),
         # An empty list says as much as none: older releases had one there.
         "more": {key: value for key, value in more.items() if value not in (None, [])},
         "meta": metadata,
     }
     record.update((key, part) for key, part in parts.items() if part)
     return record
+
+
+def _emptied(
+    before: State, versions: Mapping[str, Any], values: Mapping[str, Encoded]
+) -> list[str]:
+    """Channels that had a value and have moved on to none."""
+    empty = []
+    for channel in before.values:
+        moved = before.versions.get(channel) != versions.get(channel)
+        if moved and channel in versions and channel not in values:
+            empty.append(channel)
+    return empty
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -165,13 +165,7 @@ class Words:
         before, after = stored["data"], payload["data"]
         if any(before.get(field) != after.get(field) for field in _SAID):
             return None
-        other: Payload = {key: None for key in before if key not in after}
-        if stored["type"] != payload["type"]:
-            other["$type"] = payload["type"]
-        for key, value in after.items():
-            if key not in before or before[key] != value:
-                other[key] = value
-        return id, other
+        return id, _otherwise(stored, payload)
 
 
 class Keeping:
@@ -261,3 +255,15 @@ def _in_our_words(note: MessageNote, entry: Entry) -> Payload:
 
 def _missing(kind: str) -> Payload:
     return {"type": kind, "data": {"content": _UNREADABLE}}
+
+
+def _otherwise(stored: Payload, payload: Payload) -> Payload:
+    """What of a payload's data is not as in the stored one; None for what it has no more."""
+    before, after = stored["data"], payload["data"]
+    other: Payload = {key: None for key in before if key not in after}
+    if stored["type"] != payload["type"]:
+        other["$type"] = payload["type"]
+    for key, value in after.items():
+        if key not in before or before[key] != value:
+            other[key] = value
+    return other

@@ -50,19 +50,7 @@ async def arun(
         request = next(plan) if error is None else plan.throw(error)
         while True:
             try:
-                if type(request) is Read:
-                    answer = await in_background(request.work, slow=request.slow)
-                elif type(request) is Await:
-                    answer = await _asked(request.work)
-                elif type(request) is Pause:
-                    with News(request.engine, request.session) as news:
-                        await _heard(news, request.seconds)
-                    answer = None
-                elif type(request) is Listen:
-                    await _heard(request.news, request.seconds)
-                    answer = None
-                else:
-                    answer = await _landed(request, deadline)
+                answer = await _answered(request, deadline)
             except GeneratorExit:
                 raise
             except BaseException as told:
@@ -94,6 +82,21 @@ async def arun(
         raise told_first
     finally:
         del told_first
+
+
+async def _answered(request: Any, deadline: Deadline | None) -> Any:
+    if type(request) is Read:
+        return await in_background(request.work, slow=request.slow)
+    if type(request) is Await:
+        return await _asked(request.work)
+    if type(request) is Pause:
+        with News(request.engine, request.session) as news:
+            await _heard(news, request.seconds)
+        return None
+    if type(request) is Listen:
+        await _heard(request.news, request.seconds)
+        return None
+    return await _landed(request, deadline)
 
 
 async def _asked(work: Callable[[], Any]) -> Any:

@@ -145,6 +145,20 @@ def _read(
             after = max(after, begun_before(log, min(map(minted_ms, unmet))))
 
 
+def _in_shared_past(
+    session: SessionLog, waiting: Mapping[str, tuple[str, int]]
+) -> set[str]:
+    """Those that wait in a session that this one was forked from, before it was: by their seq, and
+    no clock is asked.
+    """
+    known = set()
+    for id, (place, seq) in waiting.items():
+        for session_id, after, upto in session.lineage()[:-1]:
+            if place == session_id and after < seq <= (upto or 0):
+                known.add(id)
+    return known
+
+
 def known_here(session: SessionLog, waiting: Mapping[str, tuple[str, int]]) -> set[str]:
     """Those of these messages that the log of this session has: they have come through it, or
     through one whose past it shares. Each waits in a session, at a seq.
@@ -152,13 +166,7 @@ def known_here(session: SessionLog, waiting: Mapping[str, tuple[str, int]]) -> s
     state = session.engine.state(session.id) if waiting else None
     if state is None:
         return set()
-    shared = session.lineage()[:-1] if state.origin else ()
-    known = set()
-    for id, (place, seq) in waiting.items():
-        for session_id, after, upto in shared:
-            # By its seq, and no clock is asked: it waits in the session that this one was forked from.
-            if place == session_id and after < seq <= (upto or 0):
-                known.add(id)
+    known = _in_shared_past(session, waiting) if state.origin else set()
     since = min(map(minted_ms, waiting))
     after = max(0, state.head - _TAIL)
     last = session.page(after, 1, bodies=False)

@@ -271,25 +271,26 @@ def _target_in_log(
     log = yield from read(turn.session.history)
     with turn.session.lock:
         made = called_as(log, call_id)
-        done = answered(log, call_id) if made else set()
+        done = answered(log, call_id)
     places = [place for place in made if meant.fits(*place)]
     if not places:
         hint = "store it with Turn.call before the tool runs"
         raise NotFound(what="tool call", name=call_id, hint=hint)
-    # A call of its own turn comes before those of others, whose ids it may repeat.
-    own = [place for place in places if made[place] == turn.number]
     if meant.named in made:
-        own = [meant.named]
-    left = [place for place in own or places if place not in done]
+        places = [meant.named]
+    else:
+        # A call of its own turn comes before those of others, whose ids it may repeat.
+        own = [place for place in places if made[place] == turn.number]
+        places = own or places
+    left = [place for place in places if place not in done]
     if len(left) > 1:
         raise meant.several(call_id, {message for message, _ in left})
     if left:
         return target_of(*left[0])
     # A repetition. One that names its call says so: it is not the outcome of another.
-    is_another_open = len(done) < len(made)
-    return (
-        target_of(*(own or places)[0]) if meant.is_named and is_another_open else None
-    )
+    if meant.is_named and len(done) < len(made):
+        return target_of(*places[0])
+    return None
 
 
 def _frozen(value: Any) -> str:
