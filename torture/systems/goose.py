@@ -303,7 +303,7 @@ def _silent(goose: "Goose") -> list[str]:
 def _findings(path: Path) -> set[str]:
     (store,) = json.loads(_doctor(path, "--json"))["stores"]
     return (
-        {finding["rule"] for finding in store["findings"]}
+        {f"{finding['rule']}: {finding['measured']}" for finding in store["findings"]}
         if store["messages"]
         else {"nothing is stored"}
     )

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +26,10 @@ from holdfast.importers.values import StrPath
 from holdfast.write_ahead_log import PAGE_BYTES_MAX, bring_back, log_damage
 
 TRIES = 20
+GRAIN_NS = 200_000_000
+"""Longer than a tick of any kernel. File systems tell the time by it at best: two changes within
+one tick have the same time.
+"""
 _BLOCK = 1 << 20
 INDEX_BYTES = 64 << 10
 _DEPTH_MAX = 64
@@ -114,11 +119,14 @@ class PrivateCopy:
             # A file and its log of different moments are no store: one that changed meanwhile is
             # copied again.
             before = [_stamp(source) for source, _ in pairs]
+            is_quiet = _are_old(before)
             for source, target in pairs:
                 target.unlink(missing_ok=True)
                 if source.exists():
                     _copy_file(source, target)
-            if before == [_stamp(source) for source, _ in pairs]:
+            if before != [_stamp(source) for source, _ in pairs]:
+                continue
+            if is_quiet or _are_as_copied(pairs):
                 self._look_at_log()
                 return
         raise StoreUnavailable(
@@ -320,6 +328,33 @@ def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
         # What is gone by now is not part of the store as it is now.
         except FileNotFoundError:
             continue
+
+
+def _are_old(stamps: list[Stamp | None]) -> bool:
+    """Whether a change from now on has another time than these."""
+    now = time.time_ns()
+    return all(stamp is None or not 0 <= now - stamp[3] < GRAIN_NS for stamp in stamps)
+
+
+def _are_as_copied(pairs: list[tuple[Path, Path]]) -> bool:
+    for source, target in pairs:
+        if source.exists() != target.exists():
+            return False
+        if source.exists() and not _is_same(source, target):
+            return False
+    return True
+
+
+def _is_same(source: Path, target: Path) -> bool:
+    number = _open(source, os.O_NOFOLLOW)
+    try:
+        with open(target, "rb") as copy:
+            while block := os.read(number, _BLOCK):
+                if block != copy.read(len(block)):
+                    return False
+            return not copy.read(1)
+    finally:
+        os.close(number)
 
 
 def _copy_file(source: Path, target: Path) -> None:
