@@ -85,3 +85,18 @@ def test_no_call_grows_faster_than_the_history(tmp_path: Path, build: Builder) -
     long = counted(tmp_path / "long.db", build, SHORT * TIMES)
     most = {name: (short[name] + 500) * TIMES * LEEWAY for name in CALLS}
     assert {name: (short[name], long[name]) for name in CALLS if long[name] > most[name]} == {}
+
+
+def test_a_decision_costs_the_same_among_many_calls(tmp_path: Path) -> None:
+    costs = []
+    for size in (SHORT, SHORT * TIMES):
+        with holdfast.open(str(tmp_path / f"{size}.db"), durability="process") as store:
+            session = store.session("key")
+            with session.turn("Ask.") as turn:
+                calls = [
+                    turn.call("pay", {"amount": index}, needs_approval=True)
+                    for index in range(size)
+                ]
+            session.decide(calls[0], True, by="ann")
+            costs.append(work(partial(session.decide, calls[-1], True, by="ann")))
+    assert costs[1] < LEEWAY * costs[0]

@@ -119,6 +119,10 @@ class Log:
         """All messages that stand somewhere, shown or not, in the natural order."""
         return self._natural.of(self._units).copy()
 
+    def about_call(self, call_id: str) -> Order:
+        """The messages that make or answer a call of this id, in the natural order."""
+        return self._natural.about(self._units, call_id)
+
     @property
     def places(self) -> Places:
         """Where each seq stands in the natural order."""
@@ -126,25 +130,21 @@ class Log:
 
     @property
     def history(self) -> Order:
-        """All messages that stand somewhere, and each summary in front of what was kept when it was
-        made.
-        """
+        """All messages that stand somewhere, each summary in front of what was kept by it."""
         natural = self.natural
         present = set(seqs_of(natural))
         before: dict[int, Order] = {}
         rest: Order = []
         for seen in natural:
             first_kept = self._fronts.get(seen.seq)
-            # A summary whose first kept message is not here (a load began later) stands where it
-            # is.
+            # One whose first kept message is not here (a load began later) stands where it is.
             if first_kept is not None and first_kept in present:
                 before.setdefault(first_kept, []).append(seen)
             else:
                 rest.append(seen)
         history: Order = []
         for seen in rest:
-            history += before.get(seen.seq, ())
-            history.append(seen)
+            history += [*before.get(seen.seq, ()), seen]
         return history
 
     @property

@@ -21,6 +21,9 @@ class NaturalOrder:
     def __init__(self) -> None:
         self._order: Order = []
         self._places: dict[int, int] = {}
+        # Where messages stand that make or answer a call of an id, and how many were looked at.
+        self._about: dict[str, dict[int, None]] = {}
+        self._looked_at = 0
         # How much of `_order` is sure, and what of the units is in that: so many of them, and so
         # many messages of the last.
         self._sure = (0, 0, 0)
@@ -54,3 +57,15 @@ class NaturalOrder:
         for index in range(len(self._places), len(order)):
             self._places[order[index].seq] = index
         return self._places
+
+    def about(self, units: list[Unit], call_id: str) -> Order:
+        """The messages that make or answer a call of this id."""
+        order = self.of(units)
+        for index in range(self._looked_at, len(order)):
+            note = order[index].note
+            for call in note.calls:
+                self._about.setdefault(call.id, {})[index] = None
+            for id in note.answers:
+                self._about.setdefault(id, {})[index] = None
+            self._looked_at = index + 1
+        return [order[index] for index in self._about.get(call_id, ())]

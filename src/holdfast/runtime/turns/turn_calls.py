@@ -27,15 +27,14 @@ def was_asked(session: SessionLog, call_id: str) -> bool:
 
 def answered(log: Log, call_id: str) -> set[Place]:
     """The places of the calls of this id that have an outcome."""
-    places = called_as(log, call_id).keys()
-    # Pairing walks the whole log: not for an id that nobody has called.
-    return places & _paired(log.natural) if places else set()
+    # Pairs are made within an id: the rest of the log has no say in it.
+    return called_as(log, call_id).keys() & _paired(log.about_call(call_id))
 
 
 def called_as(log: Log, call_id: str) -> dict[Place, int | None]:
     """The places of the calls of this id, in order, each with the number of its turn."""
     places = {}
-    for seen in log.natural:
+    for seen in log.about_call(call_id):
         for index, call in enumerate(calls_of(seen)):
             if call.id == call_id:
                 places[seen.id, index] = seen.turn
