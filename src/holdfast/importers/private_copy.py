@@ -14,7 +14,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -115,11 +114,13 @@ class PrivateCopy:
             if self._takes(real, tail):
                 pairs.append((Path(f"{real}{tail}"), Path(f"{self.path}{tail}")))
         self._insist_on_room(source for source, _ in pairs)
+        # Made a moment ago, by the clock that files have their times from.
+        began = os.stat(self._folder.path).st_mtime_ns
         for _ in range(TRIES):
             # A file and its log of different moments are no store: one that changed meanwhile is
             # copied again.
             before = [_stamp(source) for source, _ in pairs]
-            is_quiet = _are_old(before)
+            is_quiet = _are_old(before, began)
             for source, target in pairs:
                 target.unlink(missing_ok=True)
                 if source.exists():
@@ -330,10 +331,12 @@ def _copy_folder(source: Path, target: Path, depth: int = 0) -> None:
             continue
 
 
-def _are_old(stamps: list[Stamp | None]) -> bool:
-    """Whether a change from now on has another time than these."""
-    now = time.time_ns()
-    return all(stamp is None or not 0 <= now - stamp[3] < GRAIN_NS for stamp in stamps)
+def _are_old(stamps: list[Stamp | None], began: int) -> bool:
+    """Whether a change from then on has another time than these."""
+    for stamp in stamps:
+        if stamp is not None and began - stamp[3] < GRAIN_NS:
+            return False
+    return True
 
 
 def _are_as_copied(pairs: list[tuple[Path, Path]]) -> bool:
