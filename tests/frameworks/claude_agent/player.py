@@ -1,5 +1,6 @@
-"""`python player.py WHERE HOME API SESSION NEW|RESUME PROMPT [ID]`: asks Claude Code one prompt through
-`HoldfastSessionStore.query`, and prints each piece as it is shown.
+"""`python player.py WHERE HOME API SESSION NEW|RESUME|MIRROR PROMPT [ID]`: asks Claude Code one
+prompt through `HoldfastSessionStore.query`, and prints each piece as it is shown. MIRROR is the SDK's
+own `query`, in a new session.
 """
 
 import asyncio
@@ -7,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, StreamEvent
+from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, StreamEvent, query
 
 from holdfast.adapters.claude_agent import HoldfastSessionStore
 
@@ -53,8 +54,18 @@ async def ask(
     return shown
 
 
+async def ask_the_sdk(prompt: str, options: ClaudeAgentOptions) -> None:
+    async for message in query(prompt=prompt, options=options):
+        if text_of(message):
+            print(text_of(message), flush=True)
+
+
 if __name__ == "__main__":
     where, home, api, session, mode, prompt, *event_id = sys.argv[1:]
     named = {"resume": session} if mode == "RESUME" else {"session_id": session}
     store = HoldfastSessionStore(where)
-    asyncio.run(ask(store, prompt, options(Path(home), api, **named), *event_id))
+    if mode == "MIRROR":
+        mirrored = options(Path(home), api, session_store=store, **named)
+        asyncio.run(ask_the_sdk(prompt, mirrored))
+    else:
+        asyncio.run(ask(store, prompt, options(Path(home), api, **named), *event_id))
