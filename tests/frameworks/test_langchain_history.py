@@ -3,13 +3,16 @@ documented behaviour, with its own runner.
 """
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_community.chat_message_histories import SQLChatMessageHistory
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables.history import RunnableWithMessageHistory
+from pages import example
 
 import holdfast
 from holdfast.adapters.langchain import HoldfastChatMessageHistory
@@ -185,3 +188,23 @@ def test_what_is_no_message_is_refused_before_anything_is_written(where: str, wr
 def test_a_key_is_text(where: str, key: Any) -> None:
     with pytest.raises(BadArgument):
         HoldfastChatMessageHistory(key, where)
+
+
+def test_a_history_of_theirs_is_taken_over_and_back_as_the_page_says(
+    where: str, tmp_path: Path
+) -> None:
+    connection = f"sqlite:///{tmp_path / 'theirs.db'}"
+    theirs = SQLChatMessageHistory("k", connection=connection)
+    said = [HumanMessage("Hello."), AIMessage("", tool_calls=[CALL])]
+    said += [ToolMessage("wet", tool_call_id="c1"), AIMessage("Done.")]
+    theirs.add_messages(said)
+    names = {"HoldfastChatMessageHistory": HoldfastChatMessageHistory, "session_id": "k"}
+    names |= {"SQLChatMessageHistory": SQLChatMessageHistory, "connection": connection}
+    code = example("langchain.md", "SQLChatMessageHistory").replace('"agent.db"', repr(where))
+    for _ in range(2):
+        given = dict(names)
+        exec(code, given)
+    assert given["history"].messages == said
+    old = SQLChatMessageHistory("back", connection=connection)
+    old.add_messages(given["history"].messages)
+    assert old.messages == said

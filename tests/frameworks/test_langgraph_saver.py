@@ -24,6 +24,7 @@ from typing_extensions import TypedDict
 import holdfast
 from holdfast.adapters.langgraph import HoldfastSaver
 from holdfast.errors import BadArgument, Conflict, SessionEnded
+from holdfast.testing.adapters.damage import spoil_last_message
 
 
 def words(saver: HoldfastSaver, name: str = "t") -> list[tuple[str, str]]:
@@ -343,6 +344,19 @@ def test_a_damaged_message_takes_away_nothing_but_itself(tmp_path: Path) -> None
         assert len(messages) == 6
         assert texts(messages)[0] == "One." and "can't be read" in texts(messages)[2]
         assert chat(HoldfastSaver(store)).invoke(say("Four."), thread())
+
+
+def test_a_damaged_answer_is_still_an_answer(where: str) -> None:
+    """A provider wants the two to speak in turns."""
+    with holdfast.open(where) as store:
+        for text in ("One.", "Two."):
+            chat(HoldfastSaver(store)).invoke(say(text), thread())
+        [hit] = store.search("Two.")
+    spoil_last_message(where, hit.key)
+    with holdfast.open(where) as store:
+        messages = chat(HoldfastSaver(store)).get_state(thread()).values["messages"]
+        assert [message.type for message in messages] == ["human", "ai"] * 2
+        assert "can't be read" in texts(messages)[3]
 
 
 @pytest.mark.parametrize(

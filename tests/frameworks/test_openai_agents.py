@@ -13,6 +13,7 @@ from agents import (
     OpenAIResponsesModel,
     Runner,
     SessionSettings,
+    SQLiteSession,
     function_tool,
     set_tracing_disabled,
 )
@@ -374,3 +375,33 @@ def test_it_may_be_subclassed(where: str, provider: ScriptedProvider) -> None:
         assert len(await session.get_items()) == 2
 
     asyncio.run(run())
+
+
+def test_a_handoff_is_stored_as_the_sdk_stores_it(where: str, provider: ScriptedProvider) -> None:
+    calls = [("transfer_to_gardener", {})]
+    first, then = ScriptedAnswer(("One moment. ",), calls), ScriptedAnswer(("Here ", "I am."))
+    provider.answer("ask-01", first, then)
+
+    async def run() -> None:
+        gardening = gardener(provider)
+        host = Agent(name="Host", model=gardening.model, handoffs=[gardening])
+        ours, theirs = HoldfastSession("k", where), SQLiteSession("k")
+        shown, result = await streamed(ours, host, "ask-01")
+        assert (shown, result.last_agent.name) == ("One moment. Here I am.", "Gardener")
+        await Runner.run(host, "ask-01", session=theirs)
+        kept = [_without_ids(item) for item in await ours.get_items()]
+        assert kept == [_without_ids(item) for item in await theirs.get_items()]
+        [call] = ours.store.session("k").calls()
+        assert (call.name, call.state) == ("transfer_to_gardener", "done")
+        # The next run begins with the host again, and is told of the handoff.
+        provider.answer("ask-02", ScriptedAnswer(("Yes.",)))
+        await streamed(ours, host, "ask-02")
+        assert provider.asked[-1].problems == ()
+        assert "transfer_to_gardener" in provider.asked[-1].words
+
+    asyncio.run(run())
+
+
+def _without_ids(item: Any) -> Any:
+    """An item without what the provider has counted."""
+    return {name: value for name, value in item.items() if name not in ("id", "call_id")}

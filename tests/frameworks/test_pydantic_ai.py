@@ -584,3 +584,37 @@ def test_messages_of_another_store_are_taken_over_and_back_as_the_page_says(
     history = HoldfastHistory(store.session("telegram:dm:42"))
     assert history.messages() == SAMPLES[2:]
     assert json.loads(given["back"]) == json.loads(said)
+
+
+def test_the_lines_at_the_top_of_the_page_run(
+    provider: ScriptedProvider,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    provider.answer("Book", ScriptedAnswer(("At ", "eight.")))
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.chdir(tmp_path)
+    exec(example("pydantic-ai.md", "result.stream_text"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "At eight."
+    with holdfast.open("agent.db") as store:
+        said = [message.text for message in store.session("telegram:dm:42").transcript()]
+    assert said == ["Book a table for two.", "At eight."]
+
+
+def test_an_approval_is_given_as_the_page_says(
+    store: holdfast.Store, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", calling(("flood", {"row": 7})), ScriptedAnswer(("Wet.",)))
+    agent = gardener(provider, output_type=[str, DeferredToolRequests])
+    history = HoldfastHistory(store.session("telegram:dm:42"))
+    agent.run_sync("ask-01", capabilities=[history])
+    [call] = store.session("telegram:dm:42").calls()
+    lines = example("pydantic-ai.md", "history.deferred_tool_results()").splitlines()
+    code = "\n".join(
+        ["async def lines():", *(f"    {line}" for line in lines), "    return result"]
+    )
+    given = {"store": store, "agent": agent, "history": history, "call_id": call.call_id}
+    exec(code, given)
+    assert asyncio.run(given["lines"]()).output == "Wet."

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import example
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
     ModelRequest,
@@ -36,6 +37,7 @@ from pydantic_ai_harness.step_persistence import (
 import holdfast
 from holdfast.adapters.pydantic_ai import HoldfastStepStore
 from holdfast.errors import BadArgument, SessionEnded
+from holdfast.testing.adapters import serve
 from holdfast.testing.oracle import judge
 from procs import child
 
@@ -364,8 +366,6 @@ def test_it_may_be_subclassed_and_given_an_open_store(tmp_path: Path) -> None:
 
 
 def test_a_store_of_theirs_is_taken_over_as_the_page_says(tmp_path: Path) -> None:
-    from pages import example
-
     old = SqliteStepStore(database=tmp_path / "old.db")
     new = HoldfastStepStore(tmp_path / "new.db")
     asyncio.run(gardener(old).run("one", conversation_id="c"))
@@ -382,3 +382,17 @@ def test_a_store_of_theirs_is_taken_over_as_the_page_says(tmp_path: Path) -> Non
         assert taken == await old.list_snapshots(run_id=run.run_id)
 
     asyncio.run(look())
+
+
+def test_the_lines_of_the_page_make_an_agent_whose_steps_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with serve() as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+        given: dict[str, Any] = {"Agent": Agent}
+        exec(example("pydantic-ai.md", "StepPersistence(store=steps)"), given)
+        assert given["agent"].run_sync("Hello.").output == "Yes."
+    [run] = asyncio.run(given["steps"].list_runs())
+    assert asyncio.run(given["steps"].latest_snapshot(run_id=run.run_id)) is not None

@@ -79,6 +79,8 @@ def _options(task: Task, api: str) -> Any:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_MAX_RETRIES": "0",
+        # Else the names of tools are told in a message.
+        "ENABLE_TOOL_SEARCH": "false",
     }
     return ClaudeAgentOptions(
         cwd=_work(task),
@@ -127,7 +129,8 @@ def _id(task: Task) -> str:
 
 
 def _config(task: Task) -> Path:
-    return Path(task.folder) / "config"
+    # Of ours each process has a disk of its own: nothing but the store tells of the session.
+    return Path(task.folder) / ("config" if task.is_own else f"config-{os.getpid()}")
 
 
 def _work(task: Task) -> Path:

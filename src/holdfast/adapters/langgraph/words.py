@@ -82,13 +82,15 @@ class Words:
                 self._learn(entry)
 
     def _learn(self, entry: Entry) -> None:
-        id = entry.id.hex()
+        id, kind = entry.id.hex(), "human"
         try:
             note: MessageNote = note_of("message", entry.note)
+            # Who spoke is known though the words are not: a provider wants them in turns.
+            kind = "ai" if note.role == "assistant" else "human"
             payload = thaw(entry.body)
             registry.get(note.format).note(payload)
         except Exception:  # whatever a stranger's bytes cause: it is damaged (I-25)
-            self._payloads[id] = _missing("human")
+            self._payloads[id] = _missing(kind)
             return
         if entry.turn is not None and note.role == "assistant":
             self._turns[id] = entry.turn, note.partial
