@@ -142,6 +142,9 @@ class _Log:
 
     def _told_shape(self) -> _Shape | None:
         """What the header says, if it is whole."""
+        # Another process may have emptied the log since its size was looked at.
+        if len(self._header) < HEADER_BYTES:
+            return None
         magic, _, page_bytes, _ = struct.unpack(">4I", self._header[:16])
         order = ">" if magic & 1 else "<"
         if magic | 1 != MAGIC | 1 or not _is_page_size(page_bytes):

@@ -192,3 +192,19 @@ def test_a_store_that_others_write_is_opened_without_reading_all_of_its_log(tmp_
         with holdfast.open(path, read_only=True) as other:
             assert other.session("k", create=False).info().messages == 50
         assert commanding.command("sessions", "list", "--store", str(path)).code == 0
+
+
+def test_a_log_that_is_emptied_while_it_is_looked_at_is_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "store.db-wal"
+    log.write_bytes(b"x" * 100_000)
+    sized = os.fstat
+
+    def sized_then_emptied(number: int) -> os.stat_result:
+        found = sized(number)
+        os.truncate(log, 0)
+        return found
+
+    monkeypatch.setattr(os, "fstat", sized_then_emptied)
+    assert log_damage(str(log), page_bytes=4096) is None
