@@ -18,6 +18,7 @@ import pytest
 import holdfast
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 from holdfast.testing.providers import check
+from thorough import EXPLORE
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 60.0
@@ -245,7 +246,9 @@ def test_the_retrofitted_agent_loses_nothing_though_it_cuts_its_list(tmp_path: P
 # --------------------------------------------------------------------------------------------------
 
 CLIENTS = {"openai": "openai.chat", "anthropic": "anthropic"}
-FACES = [(client, face) for client in CLIENTS for face in ("", "--asyncio")]
+FACES = [("openai", ""), ("anthropic", "--asyncio")]
+if EXPLORE:
+    FACES = [(client, face) for client in CLIENTS for face in ("", "--asyncio")]
 MOMENT = ScriptedAnswer(("One ", "moment. "), [("water", {"row": 7})])
 
 
