@@ -128,8 +128,16 @@ def test_of_many_writers_that_know_the_same_head_one_succeeds(server):
     assert server.end(turn["id"])["end"] == "completed"
 
 
-def test_a_turn_is_held_by_the_process_that_started_it(tmp_path):
-    with WireServer(tmp_path / "s.db") as one, WireServer(tmp_path / "s.db") as other:
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request, tmp_path):
+    """Where two servers may have one store."""
+    if request.param == "sqlite":
+        return tmp_path / "s.db"
+    return request.getfixturevalue("database")
+
+
+def test_a_turn_is_held_by_the_process_that_started_it(where):
+    with WireServer(where) as one, WireServer(where) as other:
         turn = one.turn("shared")
         told = other.ask("POST", f"/v1/turns/{turn['id']}/streams")
         assert (told.status, told.code) == (421, "held_elsewhere")
@@ -139,6 +147,28 @@ def test_a_turn_is_held_by_the_process_that_started_it(tmp_path):
         stop = f"/v1/sessions/{turn['session_id']}/stop"
         assert other.ask("POST", stop).done == {"stopped": True}
         assert one.ask("POST", f"/v1/turns/{turn['id']}/streams").code == "turn_interrupted"
+
+
+def test_of_two_servers_one_is_killed_and_the_other_goes_on(where):
+    """I-4, I-5: what the killed one has answered is there, and its turn is no longer in the way."""
+    with WireServer(where) as one, WireServer(where) as other:
+        cut = one.turn("shared")
+        one.stream(cut["id"], "Half of ", "an answer")
+        waiting = one.ask("POST", "/v1/inbox", {"key": "shared", "message": "And now?"}).done
+        one.kill()
+        turn = other.turn("shared", "Go on.")
+        assert turn["session_id"] == cut["session_id"] == waiting["session_id"]
+        other.stream(turn["id"], "Gone on.", close=True)
+        assert other.end(turn["id"])["end"] == "completed"
+        told = dict(other.texts(turn["session_id"]))
+        assert told == {
+            "Hello.": "complete",
+            "Half of an answer": "partial",
+            "And now?": "complete",
+            "Go on.": "complete",
+            "Gone on.": "complete",
+        }
+        assert other.ask("GET", f"/v1/turns/{cut['id']}").done["end"] == "abandoned"
 
 
 def test_payloads_come_back_byte_for_byte_and_any_unicode_passes(server):

@@ -1,14 +1,17 @@
 """Reading: transcripts, contexts, logs, and what is found in them."""
 
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
+from holdfast.domain.entry import Entry
 from holdfast.domain.turn import ToolCall
 from holdfast.exporters.entry_json import EntryRecord
 from holdfast.exporters.entry_json import record as entry_record
+from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.totals import TurnInfo
 from holdfast.server.operations import Query, WireRequest, answer, route
 from holdfast.server.records import (
@@ -24,6 +27,8 @@ from holdfast.server.sessions import FORMAT, SESSION
 LIMIT_MAX = 1000
 PAGE_BYTES_MAX = 8 << 20
 """A page ends early when its payloads come to this much."""
+S = TypeVar("S", Message, Entry)
+R = TypeVar("R")
 
 
 class SeqQuery(Query):
@@ -40,37 +45,49 @@ async def transcript(request: WireRequest) -> Response:
     """The messages after seq `after`, in order, nothing left out. `next` is the `after` of the page
     that follows.
     """
-    query = request.query
     session = await request.session()
     head = await session.head()
-    items: list[MessageRecord] = []
-    size, more = 0, False
-    async for message in session.transcript(query.after):
-        if len(items) == query.limit or size > PAGE_BYTES_MAX:
-            more = True
-            break
-        told = message_record(message)
-        size += len(bytes(told.payload or b""))
-        items.append(told)
-    next = items[-1].seq if more else None
+    messages = session.transcript(request.query.after)
+    items, next = await _page(request.query, messages, _told_message)
     return answer(TranscriptPage(items, next, head), head=head)
 
 
 async def entries(request: WireRequest) -> Response:
     """The entries of the log after seq `after`, in order."""
-    query = request.query
     session = await request.session()
     head = await session.head()
-    items: list[EntryRecord] = []
-    size, more = 0, False
-    async for entry in session.entries(query.after):
-        if len(items) == query.limit or size > PAGE_BYTES_MAX:
-            more = True
-            break
-        size += len(entry.body)
-        items.append(entry_record(entry))
-    next = items[-1].seq if more else None
+    log = session.entries(request.query.after)
+    items, next = await _page(request.query, log, _told_entry)
     return answer(EntryPage(items, next, head), head=head)
+
+
+def _told_message(message: Message) -> tuple[MessageRecord, int]:
+    told = message_record(message)
+    return told, len(bytes(told.payload or b""))
+
+
+def _told_entry(entry: Entry) -> tuple[EntryRecord, int]:
+    return entry_record(entry), len(entry.body)
+
+
+async def _page(
+    query: SeqQuery,
+    found: AsyncIterator[S],
+    told: Callable[[S], tuple[R, int]],
+) -> tuple[list[R], int | None]:
+    """As many as were asked for, or as are large enough together; and the seq after which the next
+    page begins, if there is one.
+    """
+    items: list[R] = []
+    size = last = 0
+    async for each in found:
+        if len(items) == query.limit or size > PAGE_BYTES_MAX:
+            return items, last
+        item, weight = told(each)
+        items.append(item)
+        size += weight
+        last = each.seq
+    return items, None
 
 
 class ContextQuery(Query):

@@ -5,30 +5,15 @@ from typing import Any
 
 from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output
-from holdfast.cli.parser import (
-    STORE,
-    STORE_VARIABLE,
-    Parser,
-    default_store,
-    port,
-    whole_number,
-)
+from holdfast.cli.parser import Parser, whole_number
+from holdfast.cli.serving import add_place, telling
 from holdfast.engine.address import shown
 
 MEGABYTE = 1 << 20
 
 
 def options(parser: Parser) -> None:
-    parser.usage = f"{parser.prog} [STORE] [options]"
-    place = f"the store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
-    parser.add_value("store", "STORE", place, nargs="?", default=default_store())
-    tenant = "the tenant of the token that is made (default: default)"
-    parser.add_value("--tenant", "NAME", tenant, default="default")
-    parser.add_value(
-        "--host", "ADDRESS", "where to listen (default: 127.0.0.1)", default="127.0.0.1"
-    )
-    where = "the port; 0 takes a free one (default: 8642)"
-    parser.add_value("--port", "PORT", where, default=8642, type=port)
+    add_place(parser, tenant="the token that is made", port=8642)
     tokens = "a file of tokens, as `holdfast token` writes it; without it, one is made and printed"
     parser.add_value("--tokens", "FILE", tokens)
     most = "how large a request may be, in megabytes (default: 16)"
@@ -63,16 +48,6 @@ def run(options: Any, out: Output) -> int:
     from holdfast.server.auth import TokenFile
     from holdfast.server.serving.serve import ServedPlace, serve
 
-    def tell(address: str, token: str | None) -> None:
-        if out.is_json:
-            out.json({"address": address, "token": token})
-            return
-        out.line(f"Serving {shown(options.store)} at {address}")
-        if token is not None:
-            out.line(f"Token: {token}")
-        # Whoever started this may be waiting for these lines on a pipe.
-        out.flush()
-
     tokens = None
     if options.tokens is not None:
         tokens = TokenFile(options.tokens)
@@ -86,5 +61,5 @@ def run(options: Any, out: Output) -> int:
         bytes_max=options.body_max * MEGABYTE,
         rate=options.rate,
     )
-    serve(place, tell)
+    serve(place, telling(out, shown(options.store), "Token"))
     return DONE

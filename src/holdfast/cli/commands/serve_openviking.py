@@ -4,27 +4,13 @@ from typing import Any
 
 from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output
-from holdfast.cli.parser import (
-    STORE,
-    STORE_VARIABLE,
-    Parser,
-    default_store,
-    port,
-)
+from holdfast.cli.parser import Parser
+from holdfast.cli.serving import add_place, telling
 from holdfast.engine.address import shown
 
 
 def options(parser: Parser) -> None:
-    parser.usage = f"{parser.prog} [STORE] [options]"
-    place = f"the store, created if there is none (default: ${STORE_VARIABLE}, else {STORE})"
-    parser.add_value("store", "STORE", place, nargs="?", default=default_store())
-    tenant = "the tenant of OpenViking's default user (default: default)"
-    parser.add_value("--tenant", "NAME", tenant, default="default")
-    parser.add_value(
-        "--host", "ADDRESS", "where to listen (default: 127.0.0.1)", default="127.0.0.1"
-    )
-    where = "the port; 0 takes a free one (default: 1933)"
-    parser.add_value("--port", "PORT", where, default=1933, type=port)
+    add_place(parser, tenant="OpenViking's default user", port=1933)
     tokens = (
         "a file of API keys with their users; without it, a key is made and printed"
     )
@@ -51,16 +37,6 @@ def run(options: Any, out: Output) -> int:
     from holdfast.adapters.openviking.server.extractor import extractor_at
     from holdfast.adapters.openviking.server.serve import serve, tokens_in
 
-    def tell(address: str, token: str | None) -> None:
-        if out.is_json:
-            out.json({"address": address, "token": token})
-            return
-        out.line(f"Serving {shown(options.store)} to OpenViking's clients at {address}")
-        if token is not None:
-            out.line(f"API key: {token}")
-        # Whoever started this may be waiting for these lines on a pipe.
-        out.flush()
-
     tokens = None
     if options.token_file is not None:
         tokens = tokens_in(options.token_file)
@@ -74,6 +50,6 @@ def run(options: Any, out: Output) -> int:
         port=options.port,
         tokens=tokens,
         extractor=extractor,
-        tell=tell,
+        tell=telling(out, f"{shown(options.store)} to OpenViking's clients", "API key"),
     )
     return DONE

@@ -1,27 +1,17 @@
-"""Requests to OpenViking, and what can be said of one that was not answered.
+"""Requests to OpenViking, and what its answers say."""
 
-answered   a status and a body
-unreached  no connection: nothing was sent
-lost       the connection broke: it may have been done, and is not being done any more
-late       no answer in time: it may still be done
-"""
-
-import http.client
 import json
-import select
-import socket
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
+from holdfast.engine.remote.http_connection import Fate, RawConnection
 from holdfast.errors import BadArgument
 
 PROBLEM_MAX = 300
 """How much of an error's text is kept: it may quote what was sent."""
-
-Fate = Literal["answered", "unreached", "lost", "late"]
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
@@ -72,18 +62,11 @@ class HttpConnection:
         headers: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        parts = _address(url)
-        kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
-        if parts.scheme == "https":
-            kind = http.client.HTTPSConnection
-        self._connection = kind(
-            parts.hostname or "",
-            parts.port,
-            timeout=timeout_s,
-        )
-        self._prefix = parts.path.rstrip("/")
-        self._headers = {"content-type": "application/json", **headers}
-        self.made = 0
+        self._raw = RawConnection(_address(url), headers, timeout_s=timeout_s)
+
+    @property
+    def made(self) -> int:
+        return self._raw.made
 
     def session(
         self, method: str, viking_id: str, path: str = "", body: Any = None
@@ -103,71 +86,25 @@ class HttpConnection:
         """Sends a request and gives what it came to; never raises for what the other side does."""
         if query:
             path = f"{path}?{urlencode(query)}"
-        self._close_if_stale()
-        is_used = self._connection.sock is not None
+        before = self._raw.made
         answer = self._ask(method, path, body)
+        was_used = self._raw.made == before
         # A server closes connections that are idle. Only what changes nothing is asked again
         # without a thought.
-        if answer.fate == "lost" and is_used and method == "GET":
+        if answer.fate == "lost" and was_used and method == "GET":
             answer = self._ask(method, path, body)
         return answer
 
     def close(self) -> None:
         """Closes the connection; the next request opens another one."""
-        self._connection.close()
+        self._raw.close()
 
-    def _close_if_stale(self) -> None:
-        """Closes a connection on which something came unasked: its end, or an answer to nothing,
-        which would be taken for that to the next request.
-        """
-        sock = self._connection.sock
-        if sock is not None and select.select([sock], [], [], 0)[0]:
-            self._connection.close()
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-    ) -> HttpAnswer:
-        if self._connection.sock is None:
-            try:
-                self._connection.connect()
-            except OSError as error:
-                self._connection.close()
-                return HttpAnswer(
-                    "unreached",
-                    problem=f"no connection: {error}",
-                )
-            self.made += 1
-            _keep_alive(self._connection.sock)
-        try:
-            data = None if body is None else json.dumps(body).encode()
-            self._connection.request(
-                method,
-                self._prefix + path,
-                data,
-                self._headers,
-            )
-            response = self._connection.getresponse()
-            content = response.read()
-        except TimeoutError:
-            self._connection.close()
-            return HttpAnswer("late", problem="no answer in time")
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            said = str(error) or type(error).__name__
-            return HttpAnswer("lost", problem=f"no answer: {said}")
-        return _read(response.status, content)
-
-
-def _keep_alive(sock: Any) -> None:
-    """A machine that is gone without a word is noticed."""
-    sock.setsockopt(
-        socket.SOL_SOCKET,
-        socket.SO_KEEPALIVE,
-        1,
-    )
+    def _ask(self, method: str, path: str, body: Any) -> HttpAnswer:
+        data = None if body is None else json.dumps(body).encode()
+        raw = self._raw.ask(method, path, data, media="application/json")
+        if raw.fate != "answered":
+            return HttpAnswer(raw.fate, problem=raw.problem)
+        return _read(raw.status, raw.content)
 
 
 def _read(status: int, content: bytes) -> HttpAnswer:
