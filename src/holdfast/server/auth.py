@@ -1,15 +1,12 @@
 """Who asks: tokens, what each may do, and whose sessions it may see.
 
-A token is 256 random bits. The file of tokens has their digests alone, so whoever reads it can't
-use them; such a token can't be guessed, and one round of SHA-256 is enough. Each is for one tenant
-and has one scope: `read`, `write` (and read), or `admin` (all of it).
+A token is 256 random bits. Only its digest is kept (`token_file`): such a token can't be guessed,
+and one round of SHA-256 is enough. Each is for one tenant and has one scope: `read`, `write` (and
+read), or `admin` (all of it).
 """
 
 import base64
 import hashlib
-import os
-import stat
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple
@@ -18,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.errors import BadArgument
 from holdfast.runtime.clock import World
 from holdfast.server.problems import WireProblem
 
@@ -56,11 +52,6 @@ def digest_of(token: str) -> str:
     return "sha256:" + hashlib.sha256(given).hexdigest()
 
 
-def token_line(token: str, *, tenant: str, scope: str, name: str) -> str:
-    """The line of a file of tokens that lets this one in."""
-    return " ".join(filter(None, (digest_of(token), tenant, scope, name))) + "\n"
-
-
 class Tokens:
     """Who each token is for, by the token's digest."""
 
@@ -76,71 +67,6 @@ class Tokens:
     def identities(self) -> list[Identity]:
         """All who may ask."""
         return list(self._known.values())
-
-
-class TokenFile(Tokens):
-    """Tokens in a file, which is read again when it has changed: one that is taken out is refused
-    from then on.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._seen = _mark(path)
-        super().__init__(read_tokens(path))
-
-    def identity(self, token: str) -> Identity | None:
-        self._look()
-        return super().identity(token)
-
-    def _look(self) -> None:
-        try:
-            mark = _mark(self._path)
-            if mark == self._seen:
-                return
-            with self._lock:
-                self._known = read_tokens(self._path)
-                self._seen = mark
-        except (OSError, BadArgument):
-            # While it can't be read, nobody is let in who is not known already: it may be in the
-            # middle of being written.
-            return
-
-
-def _mark(path: str) -> tuple[int, ...]:
-    told = os.stat(path)
-    return told.st_mtime_ns, told.st_size, told.st_ino
-
-
-def read_tokens(path: str) -> dict[str, Identity]:
-    """What a file of tokens says. A line is a digest, a tenant, a scope and, if one likes, a name;
-    lines that begin with # are left out.
-    """
-    # Digests are no secrets. But whoever can write the file can let anybody in.
-    if stat.S_IMODE(os.stat(path).st_mode) & 0o022:
-        takes = "a file that only its owner can write (chmod go-w)"
-        raise BadArgument(parameter="tokens", takes=takes, given=path)
-    found: dict[str, Identity] = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            words = line.split(maxsplit=3)
-            if not words or words[0].startswith("#"):
-                continue
-            digest, *owner = words
-            is_digest = digest.startswith("sha256:") and len(digest) == 71
-            if not is_digest or len(owner) < 2 or owner[1] not in SCOPES:
-                raise _bad_line(path, number)
-            found[digest] = identity(owner[0], owner[1], "".join(owner[2:]).strip())
-    if not found:
-        raise BadArgument(parameter="tokens", takes="some tokens", given="none")
-    return found
-
-
-def _bad_line(path: str, number: int) -> BadArgument:
-    # Not the line itself: somebody may have put a token there instead of its digest.
-    takes = "lines of `sha256:…`, a tenant, and a scope (read, write or admin)"
-    given = f"line {number} of {path}"
-    return BadArgument(parameter="tokens", takes=takes, given=given)
 
 
 class Authentication:

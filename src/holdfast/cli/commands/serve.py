@@ -45,8 +45,8 @@ def run(options: Any, out: Output) -> int:
     With --json, one object as soon as it serves: `address`, and `token` if one was made.
     """
     # Loaded here: what it is built on takes longer to load than most commands take in all.
-    from holdfast.server.auth import TokenFile
     from holdfast.server.serving.serve import ServedPlace, serve
+    from holdfast.server.token_file import TokenFile
 
     tokens = None
     if options.tokens is not None:

@@ -33,23 +33,27 @@ def run(options: Any, out: Output) -> int:
     The token is printed, once: the file has only its digest. A server that uses the file knows the token from its next
     request on. To take a token back, delete its line.
     """
-    from holdfast.errors import BadArgument
-    from holdfast.server.auth import fresh_token, token_line
+    from holdfast.server.auth import fresh_token
+    from holdfast.server.token_file import token_line
 
-    for option in ("tenant", "name"):
-        given = getattr(options, option)
-        if len(given.split()) != 1 and (given or option == "tenant"):
-            raise BadArgument(parameter=option, takes="one word", given=repr(given))
     token = fresh_token(RealWorld())
     line = token_line(
         token, tenant=options.tenant, scope=options.scope, name=options.name
     )
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    # Its owner's alone: whoever could write to it could let anybody in.
-    with open(os.open(options.file, flags, 0o600), "a", encoding="utf-8") as file:
-        file.write(line)
+    _add(options.file, line)
     if out.is_json:
         out.json({"token": token, "tenant": options.tenant, "scope": options.scope})
     else:
         out.line(token)
     return DONE
+
+
+def _add(path: str, line: str) -> None:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+    # Its owner's alone: whoever could write to it could let anybody in.
+    with open(os.open(path, flags, 0o600), "a+b") as file:
+        # An editor may have left the last line without its end.
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        begun = b"" if file.read() in (b"", b"\n") else b"\n"
+        file.write(begun + line.encode())
