@@ -11,6 +11,7 @@ import holdfast
 from commanding import command
 from holdfast.errors import AlreadyAccepted, NotApproved
 from holdfast.runtime.transfer.restore import restore
+from holdfast.runtime.transfer.restored_ids import RestoredIds
 from holdfast.testing.oracle import judge
 
 
@@ -345,3 +346,153 @@ def test_words_that_a_message_lost_with_another_session_are_lost_here_too(
         assert new.search("secret") == []
         assert texts(new.get(first.id)) == texts(first) == [""]
         is_sound(new)
+
+
+# Where another tenant has their ids (I-19).
+
+
+@pytest.fixture
+def shared(where: str) -> Iterator[holdfast.Store]:
+    """A store; what is restored first is another tenant's."""
+    with holdfast.open(where, tenant="other") as other:
+        yield other
+
+
+def here(store: holdfast.Store, session: holdfast.Session) -> str:
+    """The id that a session has in this store, which is not the one that another tenant has."""
+    id = RestoredIds(store._work.engine, store._work.tenant).here(session.id)
+    assert id != session.id
+    return id
+
+
+def heads(store: holdfast.Store) -> dict[str, int]:
+    return {listed.id: listed.head for listed in store.sessions(limit=100)}
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+def test_a_fork_loses_its_past_with_its_parent_where_another_tenant_has_both(
+    family: Family, shared: holdfast.Store, order: tuple[str, ...]
+) -> None:
+    family.bring(shared, "parent", "fork", "twig")
+    new = shared.for_tenant("mine")
+    family.bring(new, *order)
+    parent, fork, twig = (here(new, each) for each in (family.parent, family.fork, family.twig))
+    for name in order:
+        session = getattr(family, name)
+        assert texts(new.get(here(new, session))) == texts(session)
+    before = heads(new)
+    # Nothing is doubled.
+    family.bring(new, *order, *reversed(order))
+    assert heads(new) == before and len(before) == 3
+    is_sound(new)
+    for preview in (True, False):
+        assert new.erase(parent, preview=preview).forks == (fork,)
+    assert texts(new.get(fork)) == ["", "", "private question", "private answer"]
+    assert new.search("secret") == []
+    assert new.erase(fork).forks == (twig,)
+    assert texts(new.get(twig)) == ["", "", "", "", "open question", "open answer"]
+    family.bring(new, *order)
+    assert new.search("secret") == new.search("private") == []
+    is_sound(new)
+    for name in order:
+        session = getattr(family, name)
+        assert texts(shared.get(session.id)) == texts(session)
+
+
+def test_a_fork_shares_its_past_again_where_another_tenant_has_both(
+    family: Family, shared: holdfast.Store
+) -> None:
+    with family.fork.turn("sent", reply_to="ann") as turn:
+        turn.say("private, as it was sent")
+        turn.sent()
+    bud = family.fork.fork()
+    family.bring(shared, "parent", "fork", "twig")
+    restore(shared, written(bud, family.folder / "bud.jsonl"))
+    new = shared.for_tenant("mine")
+    family.bring(new, "parent", "fork", "twig")
+    restore(new, written(bud, family.folder / "bud.jsonl"))
+    for session in (family.fork, family.twig, bud):
+        restored = new.get(here(new, session))
+        assert restored.info().opened_at == session.info().opened_at
+        assert texts(restored) == texts(session)
+    assert len(new.search("secret question")) == 2  # and one of them late
+    assert len(new.search("private")) == 3
+    assert new.erase(here(new, family.fork), preview=True).forks == tuple(
+        sorted((here(new, family.twig), here(new, bud)))
+    )
+    is_sound(new)
+
+
+class Journeys:
+    """A message that a turn of another session took, and one that a reset carried along; the
+    sessions that they came through.
+    """
+
+    def __init__(self, store: holdfast.Store, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self.queue = store.session("queue")
+        taken = store.accept("queue", "secret taken", event_id="e1")
+        with store.turn("desk", take=[taken]) as turn:
+            turn.say("secret answer")
+        self.desk = store.session("desk")
+        self.first = store.session("k")
+        store.accept("k", "secret carried", event_id="e2")
+        self.second = store.reset("k")
+        with store.turn("k") as turn:
+            turn.say("secret reply")
+
+    def bring(self, new: holdfast.Store, *names: str) -> None:
+        for name in names:
+            session = getattr(self, name)
+            restore(new, written(session, self.folder / f"{name}.jsonl"))
+
+
+@pytest.fixture
+def journeys(old: holdfast.Store, tmp_path: Path) -> Journeys:
+    return Journeys(old, tmp_path)
+
+
+THROUGH = [("queue", "desk", "first", "second"), ("second", "first", "desk", "queue")]
+
+
+@pytest.mark.parametrize("order", THROUGH, ids=" ".join)
+def test_copies_go_with_the_session_that_answered_where_another_tenant_has_all_of_them(
+    journeys: Journeys, shared: holdfast.Store, order: tuple[str, ...]
+) -> None:
+    """I-2, I-21: whichever of them came first."""
+    journeys.bring(shared, *THROUGH[0])
+    new = shared.for_tenant("mine")
+    journeys.bring(new, *order)
+    queue, desk = here(new, journeys.queue), here(new, journeys.desk)
+    first, second = here(new, journeys.first), here(new, journeys.second)
+    before = heads(new)
+    journeys.bring(new, *order)
+    assert heads(new) == before and len(before) == 4
+    is_sound(new)
+    # A message is found where it went.
+    for key, event, where_it_is in (("queue", "e1", desk), ("k", "e2", second)):
+        with pytest.raises(AlreadyAccepted) as told:
+            new.turn(key, "again", event_id=event)
+        assert told.value.session_id == where_it_is
+    for session, through in ((desk, queue), (second, first)):
+        for preview in (True, False):
+            assert new.erase(session, preview=preview).copies == (through,)
+        assert texts(new.get(through)) == [""]
+    assert new.search("secret") == []
+    journeys.bring(new, *order)
+    assert new.search("secret") == []
+    is_sound(new)
+    assert len(shared.search("secret")) == len(journeys.store.search("secret"))
+
+
+def test_an_id_that_another_tenant_takes_later_makes_no_other_history(
+    journeys: Journeys, shared: holdfast.Store
+) -> None:
+    """What came before its relatives, when nobody had their ids, is known again."""
+    new = shared.for_tenant("mine")
+    journeys.bring(new, "desk", "first")
+    before = heads(new)
+    journeys.bring(shared, "queue", "second")
+    journeys.bring(new, "desk", "first")
+    assert heads(new) == before
+    is_sound(new)

@@ -2,10 +2,11 @@
 again.
 
 It comes back under its own id, each entry as it was; where another tenant has that id, under one
-derived from it. If it is here already, what was written out must be a beginning of it, or it a
-beginning of what was written out: then what is new is added. Anything else is two histories, and is
-left. An erasure is no other history: words that were taken out where it comes from are taken out
-here, too, and what was erased here does not come back.
+derived from it, by which the sessions that belong to it name it, too (`restored_ids`). If it is
+here already, what was written out must be a beginning of it, or it a beginning of what was written
+out: then what is new is added. Anything else is two histories, and is left. An erasure is no other
+history: words that were taken out where it comes from are taken out here, too, and what was erased
+here does not come back.
 
 A fork shares its past again if its parent is here and has that past. If not, it brings a copy, which
 it loses with its parent all the same should that one come later (`changes.copied_pasts`).
@@ -22,15 +23,12 @@ asked for, since a gateway would send them.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from holdfast.domain.accepted_events import AcceptedEvent, EventsOfLog
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.inbox import Inbox
-from holdfast.domain.origin import session_name
 from holdfast.engine.protocol import (
     Laid,
     Opening,
@@ -66,6 +64,7 @@ from holdfast.runtime.transfer.exported_file import (
     vet_file,
 )
 from holdfast.runtime.transfer.import_store import ImportedStore
+from holdfast.runtime.transfer.restored_ids import RestoredIds
 from holdfast.runtime.transfer.shared_past import has_lost_words, is_past_of
 from holdfast.runtime.transfer.vet import vet_debt
 
@@ -103,11 +102,12 @@ class _Restoring:
         self._work = store._work
         self._engine = store._work.engine
         self._tenant = store._work.tenant
-        self._written = str(header.session.get("id"))
-        self._id = self._written
+        self._ids = RestoredIds(self._engine, self._tenant)
+        self._id = self._ids.here(str(header.session.get("id")))
         self._key = header.session.get("key")
         self._standing = header.standing
         self._facts = facts
+        self._parent = None if facts.parent is None else self._ids.here(facts.parent)
         self._with_outbox = outbox
         # What the entries tell, as far as they were read.
         self._inbox = Inbox()
@@ -132,8 +132,11 @@ class _Restoring:
         self._tombstones: list[tuple[int, bytes]] = []
         self._done = ImportedStore(sessions=1, notes=[])
 
-    def bring(self, entries: Callable[[], Iterable[Entry]]) -> ImportedStore:
-        known = self._place()
+    def bring(self, written: Callable[[], Iterable[Entry]]) -> ImportedStore:
+        def entries() -> Iterator[Entry]:
+            return map(self._ids.named_here, written())
+
+        known = owned(self._engine, self._tenant, self._id)
         if known is not None and known.erased and not self._facts.erased:
             self._done.notes.append(
                 f"session `{self._id}` was erased here: it was not brought back"
@@ -146,9 +149,9 @@ class _Restoring:
             self._tenant,
             self._id,
             keys=[opening.key, self._key],
-            past_of=self._facts.parent,
+            past_of=self._parent,
         )
-        pieces = _pieces(map(self._renamed, entries()))
+        pieces = _pieces(entries())
         for piece, is_last in with_last(pieces):
             self._bring_piece(piece, known, opening, is_last=is_last)
         if known is not None and self._lost:
@@ -172,9 +175,7 @@ class _Restoring:
             # One that is held by anybody else is told by the guard of the first write.
             if known.holder == HOLDER:
                 self._running_here = known.turn
-        return Opening(
-            self._tenant, key, epoch, head=self._origin, parent=self._facts.parent
-        )
+        return Opening(self._tenant, key, epoch, head=self._origin, parent=self._parent)
 
     def _bring_piece(
         self,
@@ -208,40 +209,15 @@ class _Restoring:
                 f"replies that were owed when it was written out are not owed here: {count}"
             )
 
-    def _place(self) -> SessionState | None:
-        """The session that it is here, if there is one. Where another tenant has its id, it goes
-        under one of its own, which is the same each time: nothing tells its importer that somebody
-        else has it too (I-19).
-        """
-        for number in count():
-            known = owned(self._engine, self._tenant, self._id)
-            # A session of this tenant's, or an id that nobody has.
-            if known is not None or self._engine.state(self._id) is None:
-                return known
-            self._id = session_name(
-                self._tenant, "holdfast", self._written, (), number=number
-            )
-        raise AssertionError("there is always a next number")
-
     def _shared(self, entries: Callable[[], Iterable[Entry]]) -> int:
         """Up to which seq it shares its past here: with its parent, if that has the same."""
         origin = self._facts.origin
-        parent = owned(self._engine, self._tenant, self._facts.parent)
+        parent = owned(self._engine, self._tenant, self._parent)
         if parent is None or parent.head < origin:
             return 0
         past = islice(entries(), origin)
-        return origin if is_past_of(self._work.session_log(parent), past) else 0
-
-    def _renamed(self, entry: Entry) -> Entry:
-        """An entry as it stands under the id that the session has here: a reply that its own turn
-        confirmed is named by the turn, and the turn by the session.
-        """
-        # No other entry names its own session.
-        if entry.kind != "post" or self._id == self._written:
-            return entry
-        written = f'"{self._written}:'.encode()
-        here = f'"{self._id}:'.encode()
-        return replace(entry, note=entry.note.replace(written, here))
+        log = self._work.session_log(parent)
+        return origin if is_past_of(log, past, self._ids.named_here) else 0
 
     def _name(self) -> tuple[str | None, int]:
         """The key that it had, unless that means another session here."""
@@ -309,7 +285,7 @@ class _Restoring:
             pages(self._engine, self._id, after=after, upto=upto)
         )
         for ours, theirs in zip(own, here, strict=False):
-            if ours != theirs and not self._is_erasure(ours, theirs):
+            if ours != theirs and not self._is_same(ours, theirs):
                 problem = (
                     f"from entry {ours.seq} on it went on differently here, and is kept "
                     "as it is"
@@ -319,10 +295,14 @@ class _Restoring:
             self._tombstones += [(ours.seq, ours.note) for ours in own[: upto - after]]
         return own[upto - after :]
 
-    def _is_erasure(self, ours: Entry, theirs: Entry) -> bool:
-        """Whether the two differ because words were taken out, there or here. What was taken out
-        there will be here.
+    def _is_same(self, ours: Entry, theirs: Entry) -> bool:
+        """Whether the two differ in nothing but words that were taken out, there or here, and in
+        what other sessions are called: another tenant may have taken the id of one since. What was
+        taken out there will be here.
         """
+        theirs = self._ids.named_here(theirs)
+        if ours == theirs:
+            return True
         if self._erases:
             return is_same_place(ours, theirs)
         may_lack = self._facts.may_lack_words(ours.seq)

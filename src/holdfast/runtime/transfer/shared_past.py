@@ -5,7 +5,7 @@ has to be the same past, entry by entry; words may be gone from it on either sid
 is not another history.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from holdfast.domain.entry import Entry
@@ -15,15 +15,19 @@ from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.transfer.compare_logs import is_same_place
 
 
-def is_past_of(parent: SessionLog, past: Iterable[Entry]) -> bool:
-    """Whether these entries are a beginning of this session's log."""
+def is_past_of(
+    parent: SessionLog, past: Iterable[Entry], named_here: Callable[[Entry], Entry]
+) -> bool:
+    """Whether these entries are a beginning of this session's log. `named_here` gives an entry with
+    the names that sessions have here: those that the log was stored with may be older.
+    """
     # What can't be read can't be compared: then the fork comes with its own copy.
     with suppress(Damaged):
         here: list[Entry] = []
         for told in past:
             if not here:
                 here = parent.page(told.seq - 1)[::-1]
-            if not here or not _is_same(told, here.pop()):
+            if not here or not _is_same(told, named_here(here.pop())):
                 return False
         return True
     return False
