@@ -50,7 +50,7 @@ def test_what_is_taken_in_one_step_is_what_walking_takes(
     assume(held and body[: len(held)] == [entry.snapshot for entry in held])
     strode, walked = (Reconciled(None, [], [], {}, []) for _ in range(2))
     count = module._stride(strode, body, held, shown, spent)
-    far = module._walk(walked, body, held, module.Wordings(shown, {}), spent)
+    far = module._walk(walked, body, held, module.Wordings(shown, {}, {}), spent)
     assert count in (0, far)
     if count:
         assert (strode.order, strode.edits) == (walked.order, walked.edits)

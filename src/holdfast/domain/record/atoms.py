@@ -11,13 +11,21 @@ from functools import cached_property
 import msgspec
 
 from holdfast.domain.message import Payload, Payloads
-from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, worded
+from holdfast.domain.record.fingerprint import (
+    Fingerprint,
+    Stamps,
+    fingerprint,
+    stamps_in,
+    worded,
+)
 from holdfast.domain.record.grouping import Refs, View
 from holdfast.domain.record.memory import Held
 from holdfast.domain.repair import MADE
 
 Wording = Callable[[str], Payload | None]
 """How the view words a message, by id; None when that isn't known."""
+StampsOf = Callable[[str], Stamps]
+"""The ids that a message's payloads have of their own, by its id."""
 
 GLUE = "\n\n"
 """What a context puts between two messages of one role when it joins them."""
@@ -47,7 +55,8 @@ class Match(msgspec.Struct):
 
     `at` is the place in the presented list, `text` the stretch (None: the whole payload), `place`
     the atom's place, `believed` the wording it was matched by. `certain`: by object or stamp, not
-    by what it says. `made`: it is what repair shows in the place of a result.
+    by what it says. `made`: it is what repair shows in the place of a result. `stamps`: the
+    payload's own ids, unless what was joined to a known message is meant.
     """
 
     at: int
@@ -58,6 +67,7 @@ class Match(msgspec.Struct):
     place: int | None = None
     certain: bool = False
     made: bool = False
+    stamps: Stamps = ()
 
 
 Presented = tuple[Payload, list[int]]
@@ -67,13 +77,39 @@ Presented = tuple[Payload, list[int]]
 class Base(msgspec.Struct):
     """The known messages in one order. `objects`: the caller's objects and the places of the atoms
     they showed. `alias`: another wording of an atom to the one it is aligned by. `spent`: messages
-    that only their object or their stamp can name.
+    that only their object or their stamp can name. `stamps_of`: the ids a message is known to have
+    of its own, whatever it is remembered by.
     """
 
     atoms: list[Atom]
     objects: dict[int, list[Presented]]
     alias: dict[Fingerprint, Fingerprint]
     spent: Set[str]
+    stamps_of: StampsOf
+    stamps: dict[int, Stamps] = {}
+
+    def stamps_at(self, place: int) -> Stamps:
+        """The ids that the message at this place has of its own: nothing with others is it."""
+        # Read only when something with an id may be this one: most payloads have none.
+        if place not in self.stamps:
+            atom = self.atoms[place]
+            found = _apart_from(atom.refs, stamps_in(atom.payload))
+            for ref in () if found else atom.refs:
+                found += _apart_from(atom.refs, self.stamps_of(ref))
+            self.stamps[place] = found
+        return self.stamps[place]
+
+    def may_show(self, claim: Match, place: int) -> bool:
+        """Whether the ids allow it: two messages with different ids are two, whatever they say."""
+        if not claim.stamps:
+            return True
+        stamps = self.stamps_at(place)
+        return not stamps or not set(stamps).isdisjoint(claim.stamps)
+
+
+def _apart_from(refs: Refs, stamps: Stamps) -> Stamps:
+    """These ids without our own, which some formats show: no caller gave them."""
+    return tuple(stamp for stamp in stamps if stamp not in refs)
 
 
 def settle(claim: Match, place: int, base: Base) -> Match:
@@ -91,6 +127,7 @@ def build_base(
     shown: View,
     used: set[str],
     wording: Wording,
+    stamps_of: StampsOf,
     said: Payloads,
     spent: Set[str],
 ) -> Base:
@@ -112,7 +149,7 @@ def build_base(
         if entry.object is not None and showed:
             places = [at[id(atom)] for atom in showed]
             objects.setdefault(id(entry.object), []).append((entry.snapshot, places))
-    return Base(atoms, objects, _aliases(own, view), spent)
+    return Base(atoms, objects, _aliases(own, view), spent, stamps_of)
 
 
 def _places(atoms: Atoms) -> dict[str, int]:

@@ -46,7 +46,7 @@ class Evidence:
 
     `presented` is the list it recorded last and `heard` the head of the log then; `given` is what a
     context has shown it since. `learned` and `went_back` are the seqs up to which it has seen the
-    view, and has rewound it.
+    view, and has rewound it. `format` is that of its list.
     """
 
     def __init__(
@@ -59,8 +59,10 @@ class Evidence:
         heard: int,
         learned: int,
         went_back: int,
+        format: str,
     ) -> None:
         self.log = log
+        self._format = format
         self._shown = shown
         self._remembered = presented
         if given:
@@ -121,6 +123,7 @@ class Evidence:
             shown=self._shown,
             remembered=remembered,
             known=_ViewWordings(self.log),
+            stored=_StoredWordings(self.log, self._format),
             gone=self._gone,
             spent=spent,
             together=self._were_together,
@@ -197,15 +200,15 @@ def _refs_in(held: Held) -> set[str]:
     return {ref for entry in held for ref in entry.refs}
 
 
-class _ViewWordings(Mapping[str, Payload]):
-    """How the view words single messages. Read only when asked: most lists differ nowhere."""
+class _Bodies(Mapping[str, Payload]):
+    """Payloads by message. Read only when asked: most lists differ nowhere."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     @cached_property
     def _bodies(self) -> dict[str, bytes]:
-        return {seen.id: self._log.worded(seen).body for seen in self._log.natural}
+        raise NotImplementedError
 
     def __getitem__(self, id: str) -> Payload:
         payload: Payload = thaw(self._bodies[id])
@@ -216,6 +219,30 @@ class _ViewWordings(Mapping[str, Payload]):
 
     def __len__(self) -> int:
         return len(self._bodies)
+
+
+class _ViewWordings(_Bodies):
+    """How the view words single messages."""
+
+    @cached_property
+    def _bodies(self) -> dict[str, bytes]:
+        return {seen.id: self._log.worded(seen).body for seen in self._log.natural}
+
+
+class _StoredWordings(_Bodies):
+    """How messages were said that came in this format."""
+
+    def __init__(self, log: Log, format: str) -> None:
+        super().__init__(log)
+        self._format = format
+
+    @cached_property
+    def _bodies(self) -> dict[str, bytes]:
+        return {
+            seen.id: seen.body
+            for seen in self._log.natural
+            if seen.note.format == self._format
+        }
 
 
 class Echo:

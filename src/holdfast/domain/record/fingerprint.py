@@ -14,6 +14,8 @@ from holdfast.domain.message import Payload, check
 
 SpokenCall = tuple[str, str, str]
 """Id, name and arguments of a call."""
+Stamps = tuple[str, ...]
+"""The ids that a payload carries of its own."""
 
 _TEXT = {"text", "input_text", "output_text", "refusal", "summary_text"}
 _CALL = {"tool_use", "function_call", "custom_tool_call", "call"}
@@ -98,6 +100,12 @@ def stamp_of(payload: Payload) -> str | None:
     """The payload's own id, where it has one."""
     stamp = payload.get("id") if isinstance(payload, dict) else None
     return stamp if isinstance(stamp, str) and stamp else None
+
+
+def stamps_in(payload: Payload) -> Stamps:
+    """The payload's own id; those of its items, where it is a list of them."""
+    items = payload if isinstance(payload, list) else (payload,)
+    return tuple(stamp for item in items if (stamp := stamp_of(item)))
 
 
 def worded(payload: Payload, text: str) -> Payload:

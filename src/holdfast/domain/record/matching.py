@@ -2,22 +2,25 @@
 
 What `reconcile` has left after the common prefix is matched here. Known messages are *atoms*,
 presented payloads are *claims* (a merged text makes several). Passes run from certain to likely;
-each takes atoms away from the next.
+each takes atoms away from the next. No pass lays two beside each other that have ids of their own,
+and different ones (`Base.may_show`): those are two messages, whatever they say.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.alignment import align
-from holdfast.domain.record.atoms import GLUE, Base, Match, is_made, settle
+from holdfast.domain.record.atoms import GLUE, Atom, Base, Match, is_made, settle
 from holdfast.domain.record.edits import is_edit, is_shortened
 from holdfast.domain.record.fingerprint import (
     Fingerprint,
+    Stamps,
     fingerprint,
     is_same,
     stamp_of,
+    stamps_in,
 )
 from holdfast.domain.record.grouping import Refs
 from holdfast.domain.record.merged_texts import MissingTexts, Seams
@@ -37,8 +40,11 @@ def match(body: Payloads, base: Base, *, by_stamp: ByStamp) -> list[Match]:
     new.
     """
     claims = _claim(body, base, by_stamp)
-    _align(claims, base)
-    _match_moved(claims, base)
+    # First what has no id: what has one may be any of the rest that has none.
+    for stamped in (False, True):
+        _align(claims, base, stamped=stamped)
+    for stamped in (False, True):
+        _match_moved(claims, base, stamped=stamped)
     _match_calls(claims, base)
     _doubt_the_tail(claims, base)
     _match_answers(claims, base)
@@ -57,7 +63,7 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     stamp.
     """
     claims: list[Match] = []
-    stamps = _stamps(base)
+    places = _places_by_stamp(base)
     waiting: list[tuple[int, Fingerprint]] = []
     for at, payload in enumerate(body):
         said = fingerprint(payload)
@@ -66,8 +72,8 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
             continue
         certain = _same_object(at, payload, said, base)
         if not certain and (stamp := stamp_of(payload)):
-            certain = _same_stamp(Match(at, said, certain=True), stamp, stamps, base)
-            if stamp not in stamps and (refs := by_stamp(stamp)):
+            certain = _same_stamp(Match(at, said, certain=True), stamp, places, base)
+            if stamp not in places and (refs := by_stamp(stamp)):
                 certain = [Match(at, said, refs=refs, certain=True)]
         claims += certain
         if not certain:
@@ -77,33 +83,48 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
         for atom in base.atoms:
             atom.taken |= not base.spent.isdisjoint(atom.refs)
     seams = Seams(base.atoms)
+    of_no_id: Seams | None = None
     for at, said in waiting:
-        claims += _parts(at, said, seams.cut(said)) or [Match(at, said)]
+        stamps = stamps_in(body[at])
+        joined = seams
+        if stamps:
+            of_no_id = joined = of_no_id or Seams(_without_id(base))
+        parts = _parts(at, said, joined.cut(said), stamps=stamps)
+        claims += parts or [Match(at, said, stamps=stamps)]
     return sorted(claims, key=lambda claim: claim.at)
 
 
-def _parts(at: int, said: Fingerprint, texts: Sequence[str]) -> list[Match]:
-    return [Match(at, said._replace(text=text), text) for text in texts]
+def _without_id(base: Base) -> list[Atom]:
+    """What has no id of its own: nothing else can be in a text that has one, and an unknown one."""
+    return [atom for place, atom in enumerate(base.atoms) if not base.stamps_at(place)]
 
 
-Stamps = dict[str, int | None]
+def _parts(
+    at: int, said: Fingerprint, texts: Sequence[str], *, stamps: Stamps = ()
+) -> list[Match]:
+    return [Match(at, said._replace(text=text), text, stamps=stamps) for text in texts]
+
+
+PlacesByStamp = dict[str, int | None]
 """Places of atoms by their payload's own id; None where several have it."""
 
 
-def _stamps(base: Base) -> Stamps:
-    stamps: Stamps = {}
+def _places_by_stamp(base: Base) -> PlacesByStamp:
+    places: PlacesByStamp = {}
     for place, atom in enumerate(base.atoms):
         if atom.refs and (stamp := stamp_of(atom.payload)):
             # Two messages with one stamp: it names neither.
-            stamps[stamp] = None if stamp in stamps else place
-    return stamps
+            places[stamp] = None if stamp in places else place
+    return places
 
 
-def _same_stamp(claim: Match, stamp: str, stamps: Stamps, base: Base) -> list[Match]:
+def _same_stamp(
+    claim: Match, stamp: str, places: PlacesByStamp, base: Base
+) -> list[Match]:
     """The claim, matched to the one message whose payload has this id; nothing if its role is
     another.
     """
-    place = stamps.get(stamp)
+    place = places.get(stamp)
     if place is None:
         return []
     atom = base.atoms[place]
@@ -116,7 +137,7 @@ def _same_object(
     at: int, payload: Payload, said: Fingerprint, base: Base
 ) -> list[Match]:
     """The object a handle has seen before: unchanged, grown by a merge, or reworded. Nothing if its
-    role is another.
+    role is another, or its id.
     """
     presented = base.objects.get(id(payload))
     if not presented:
@@ -126,6 +147,9 @@ def _same_object(
     was = fingerprint(before)
     atoms = [base.atoms[place] for place in places]
     if was.role != said.role or any(atom.taken for atom in atoms):
+        return []
+    ids_were, ids_are = stamps_in(before), stamps_in(payload)
+    if ids_were and ids_are and set(ids_were).isdisjoint(ids_are):
         return []
     refs: Refs = ()
     for atom in atoms:
@@ -144,48 +168,95 @@ def _same_object(
     return [first, *_parts(at, said, texts)]
 
 
-def _align(claims: Claims, base: Base) -> None:
-    """Lays what is said beside what is known; certain matches hold their places in both."""
-    # Taken atoms say nothing that could be matched, but the certain ones hold the
+def _waits(claim: Match, *, stamped: bool) -> bool:
+    """Whether nothing was found for this claim yet, and it has an id of its own, or has none."""
+    return claim.refs is None and bool(claim.stamps) is stamped
+
+
+class _Sameness:
+    """By what a claim and an atom are told to say the same: keys that are equal then.
+
+    What has no id may be any message. What has one is a message with that id, if there is any, or
+    one without an id.
+    """
+
+    def __init__(self, claims: Claims, base: Base, *, stamped: bool) -> None:
+        self._base = base
+        self._primary = {atom.print for atom in base.atoms}
+        self._stamped = stamped
+        self._owners: dict[str, Stamps] = {}
+        if stamped:
+            said = {self._print(claim) for claim in claims if claim.stamps}
+            for place, atom in enumerate(base.atoms):
+                if atom.print in said:
+                    stamps = base.stamps_at(place)
+                    self._owners.update(dict.fromkeys(stamps, stamps))
+            self._said = said
+
+    def _print(self, claim: Match) -> Fingerprint:
+        if claim.print in self._primary:
+            return claim.print
+        return self._base.alias.get(claim.print, claim.print)
+
+    def of_claim(self, claim: Match) -> Any:
+        print = self._print(claim)
+        for stamp in claim.stamps:
+            if stamp in self._owners:
+                return print, self._owners[stamp]
+        return print
+
+    def of_atom(self, place: int) -> Any:
+        print = self._base.atoms[place].print
+        if self._stamped and print in self._said:
+            stamps = self._base.stamps_at(place)
+            return (print, stamps) if stamps else print
+        return print
+
+
+def _align(claims: Claims, base: Base, *, stamped: bool) -> None:
+    """Lays what is said beside what is known; what is matched holds its place in both."""
+    if not any(_waits(claim, stamped=stamped) for claim in claims):
+        return
+    key = _Sameness(claims, base, stamped=stamped)
+    # Taken atoms say nothing that could be matched, but those that were matched hold the
     # order.
-    certain = {claim.place for claim in claims if claim.place is not None}
-    primary = {atom.print for atom in base.atoms}
+    held = {claim.place for claim in claims if claim.place is not None}
     known: list[Any] = []
     for place, atom in enumerate(base.atoms):
-        if place in certain:
+        if place in held:
             known.append(place)
         else:
-            known.append(None if atom.taken else atom.print)
+            known.append(None if atom.taken else key.of_atom(place))
     said: list[Any] = []
     for claim in claims:
-        print = claim.print
-        if claim.refs is not None:
+        if _waits(claim, stamped=stamped):
+            said.append(key.of_claim(claim))
+        else:
             # A place, which nothing but itself equals; -1 lies beside nothing.
             said.append(-1 if claim.place is None else claim.place)
-        elif print in primary:
-            said.append(print)
-        else:
-            said.append(base.alias.get(print, print))
     for claim, beside in zip(claims, align(known, said), strict=True):
         if beside is not None and claim.refs is None:
             settle(claim, beside, base)
 
 
-def _match_moved(claims: Claims, base: Base) -> None:
+def _match_moved(claims: Claims, base: Base, *, stamped: bool) -> None:
     """Known messages that changed their place: what says the same, in order."""
-    left: dict[Fingerprint, list[int]] = {}
+    if not any(_waits(claim, stamped=stamped) for claim in claims):
+        return
+    key = _Sameness(claims, base, stamped=stamped)
+    left: dict[Any, list[int]] = {}
     for place in reversed(range(len(base.atoms))):
-        atom = base.atoms[place]
-        if not atom.taken:
-            left.setdefault(atom.print, []).append(place)
+        if not base.atoms[place].taken:
+            left.setdefault(key.of_atom(place), []).append(place)
     known = [index for index, claim in enumerate(claims) if claim.refs is not None]
     last = known[-1] if known else -1
     for index, claim in enumerate(claims):
-        if claim.refs is not None or not left.get(claim.print):
+        if not _waits(claim, stamped=stamped):
             continue
+        places = left.get(key.of_claim(claim))
         # What follows all that is known says it anew, unless it makes calls: those have ids.
-        if index < last or claim.print.calls:
-            settle(claim, left[claim.print].pop(), base)
+        if places and (index < last or claim.print.calls):
+            settle(claim, places.pop(), base)
 
 
 def _matched(claims: Claims) -> list[tuple[int, int]]:
@@ -214,6 +285,8 @@ def _match_calls(claims: Claims, base: Base) -> None:
         places = left.get(_call_ids(claim.print), ())
         # Which of several it is nobody can say.
         if len(places) != 1 or base.atoms[places[0]].taken:
+            continue
+        if not base.may_show(claim, places[0]):
             continue
         is_tail = index >= last and places[0] <= reach
         if not is_tail or base.atoms[places[0]].print.calls == claim.print.calls:
@@ -267,7 +340,7 @@ def _match_answers(claims: Claims, base: Base) -> None:
         if asker is None:
             continue
         places = given.get((asker, answers), [])
-        if len(places) == 1:
+        if len(places) == 1 and base.may_show(claim, places[0]):
             settle(claim, places.pop(), base)
 
 
@@ -277,16 +350,18 @@ def _match_merged(claims: Claims, base: Base) -> list[Match]:
     """
     matched = [(-1, -1), *_matched(claims), (len(claims), len(base.atoms))]
     indexes = [index for index, _ in matched]
-    gaps: dict[tuple[int, str], MissingTexts] = {}
+    gaps: dict[tuple[int, str, bool], MissingTexts] = {}
     result: list[Match] = []
     for index, claim in enumerate(claims):
         if not _may_be_merged(claim):
             result.append(claim)
             continue
         after = bisect_right(indexes, index)
-        where = (after, claim.print.role)
+        where = (after, claim.print.role, bool(claim.stamps))
         if where not in gaps:
-            places = range(matched[after - 1][1] + 1, matched[after][1])
+            places: Iterable[int] = range(matched[after - 1][1] + 1, matched[after][1])
+            if claim.stamps:
+                places = [place for place in places if not base.stamps_at(place)]
             gaps[where] = MissingTexts(base, places, claim.print.role)
         result += gaps[where].cut(claim)
     return result
@@ -329,7 +404,9 @@ def _match_stretch(
         if claim.refs is not None or claim.text is not None:
             continue
         for ahead, place in enumerate(left[:EDITED_AHEAD]):
-            if fits(base.atoms[place].print, claim.print):
+            if base.may_show(claim, place) and fits(
+                base.atoms[place].print, claim.print
+            ):
                 settle(claim, place, base)
                 # Edits keep their order: the next one is looked for after this.
                 del left[: ahead + 1]

@@ -4,7 +4,7 @@
 messages that are missing between two matched places in a text that may say more than those.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from holdfast.domain.record.atoms import GLUE, Atom, Atoms, Base, Match, settle
 from holdfast.domain.record.fingerprint import Fingerprint
@@ -53,7 +53,7 @@ class Seams:
 class MissingTexts:
     """The words of one role that are missing between two matched places."""
 
-    def __init__(self, base: Base, places: range, role: str) -> None:
+    def __init__(self, base: Base, places: Iterable[int], role: str) -> None:
         self.base = base
         self.places: list[int] = []
         self.lines: list[str] = []
@@ -132,7 +132,8 @@ def _is_missing(atom: Atom) -> bool:
 
 
 def _part(claim: Match, text: str) -> Match:
-    return Match(claim.at, claim.print._replace(text=text), text)
+    print = claim.print._replace(text=text)
+    return Match(claim.at, print, text, stamps=claim.stamps)
 
 
 def _paragraphs(text: str) -> tuple[list[int], list[int]]:

@@ -1,7 +1,7 @@
 """Reconcile: what is new in a list that the caller keeps, changes and records again? (I-12, FAULTS
 B1-B7)
 
-    reconcile(presented, *, shown, remembered=(), known={}, gone=(), spent=()) -> Reconciled
+    reconcile(presented, *, shown, remembered=(), known={}, stored={}, gone=(), spent=()) -> Reconciled
     Reconciled.settle(ids) -> order, remembered          once the new messages have ids
     memory.remember(remembered, *, handed)               after a context was given out
 
@@ -27,8 +27,13 @@ The memory of a handle (`Remembered`) holds the caller's object, so that its add
 again, and a snapshot, as the object itself changes with the caller. An object whose text has grown
 by a blank line and more is that message and others; one that changed otherwise is the same message
 in another wording. `shown` is what the view shows now and `known` how the view words single
-messages before repair, in view or not: a mapping, asked only where payloads differ. None of them
-may share objects with what callers were given.
+messages before repair, in view or not: a mapping, asked only where payloads differ; `stored` is how
+those were said that came in the format of the list. None of them may share objects with what callers
+were given.
+
+A stamp decides before all else: a payload whose own id is known is that message, and one whose own
+id differs from a message's is another, whatever both say. Only what has no id, on either side, is
+known by its object, its calls, its words or its place.
 
 What a rewind has taken away (`gone`) is not brought back by a list that still has it, nor is it
 taken for what somebody says again. Such a message is known by its object or its stamp. By its words
@@ -137,6 +142,7 @@ def reconcile(
     shown: View,
     remembered: Held = (),
     known: Mapping[str, Payload] = _NOTHING,
+    stored: Mapping[str, Payload] = _NOTHING,
     gone: Ids = _NONE,
     spent: Ids = _NONE,
     together: Callable[[str, str], bool] = lambda one, other: True,
@@ -153,7 +159,7 @@ def reconcile(
     """
     instructions, body = _split_instructions(presented)
     result = Reconciled(instructions, [], [], {}, [])
-    wordings = Wordings(shown, known)
+    wordings = Wordings(shown, known, stored)
     held, besides = remembered, shown
     if not remembered:
         # A handle that remembers nothing knows what the view shows, and nothing besides.
@@ -200,6 +206,7 @@ def _match(
         shown=_besides(shown, used),
         used=used,
         wording=wordings.single,
+        stamps_of=wordings.stamps,
         said=rest,
         spent=spent,
     )

@@ -5,7 +5,13 @@ from functools import cached_property
 
 from holdfast.domain.message import Payload
 from holdfast.domain.record.atoms import GLUE
-from holdfast.domain.record.fingerprint import fingerprint, is_same, stamp_of
+from holdfast.domain.record.fingerprint import (
+    Stamps,
+    fingerprint,
+    is_same,
+    stamp_of,
+    stamps_in,
+)
 from holdfast.domain.record.grouping import Refs, View
 from holdfast.domain.record.matching import ByStamp
 
@@ -13,9 +19,15 @@ from holdfast.domain.record.matching import ByStamp
 class Wordings:
     """How the view words its messages: as shown, or as known before repair."""
 
-    def __init__(self, shown: View, known: Mapping[str, Payload]) -> None:
+    def __init__(
+        self,
+        shown: View,
+        known: Mapping[str, Payload],
+        stored: Mapping[str, Payload],
+    ) -> None:
         self.view = shown
         self.known = known
+        self.stored = stored
 
     @cached_property
     def shown(self) -> dict[str, Payload]:
@@ -54,6 +66,16 @@ class Wordings:
             texts.append(fingerprint(payload).text)
         return GLUE.join(filter(None, texts))
 
+    def stamps(self, ref: str) -> Stamps:
+        """The ids that the payload of a message has of its own: as the view shows it, or as it was
+        stored, if somebody has recorded it without them since.
+        """
+        found: Stamps = ()
+        for payload in (self.shown.get(ref), self.stored.get(ref)):
+            if payload is not None:
+                found += stamps_in(payload)
+        return found
+
     def stamped(self, used: set[str]) -> ByStamp:
         """Finds messages out of view by their payload's own id; each only once."""
         places: dict[str, str] | None = None
@@ -63,10 +85,11 @@ class Wordings:
             nonlocal places
             # Read when a stamp is first looked for: most payloads have none.
             if places is None:
-                every = [*self.shown.items(), *self.known.items()]
-                places = {
-                    own: ref for ref, payload in every if (own := stamp_of(payload))
-                }
+                places = {}
+                for wording in (self.stored, self.shown, self.known):
+                    for id, payload in wording.items():
+                        if own := stamp_of(payload):
+                            places[own] = id
             ref = places.get(stamp)
             if ref is None or ref in gone:
                 return None

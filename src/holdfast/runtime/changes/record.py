@@ -182,6 +182,7 @@ def _decide(
             heard=last.head,
             learned=session.learned,
             went_back=session.went_back,
+            format=format,
         )
 
         items = gathered(payloads, last, shown, equal)
