@@ -10,6 +10,13 @@ that it was written behind its neighbour; and what is committed is finished befo
 begins. So where, behind a frame that is wrong, a commit ends and the next one begins, the frame is
 damaged, not cut off. The last commit of a log is the exception: of that one nobody can tell.
 
+A header is on the disk before a frame is written. So frames that follow each other behind a beginning
+that can't be read are a damaged log: a new one is empty, and one that is all zeros has no frames.
+How they lie, and their salts, is seen from the frames themselves. What a log was used for before lies
+behind what it holds now, so the first frames that follow each other are taken for the newest. Only
+where one of the next use is left before them, with the next salt, they are old: the database holds
+them already, and they are not read.
+
     header   magic, version, page size, checkpoint, 2 salts, 2 checksums        4 bytes each
     frame    page, pages of the database after a commit or 0, 2 salts, 2 checksums, the page itself
 """
@@ -25,28 +32,35 @@ MAGIC = 0x377F0682
 """The last bit says in which order the bytes of a word are summed: 1 for the highest first."""
 VERSION = 3_007_000
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 512, 65536
+CUT_FRAMES = 8
+"""So many frames are looked at to see where those of a file begin whose start was cut off."""
 _WORD = 0xFFFFFFFF
 
 Checksum = tuple[int, int]
 
 
 class LogDamage(NamedTuple):
-    """Frame `first` of a log can't be read, or its header where that is 0; up to frame `last` the
-    frames behind it are of the same log.
+    """Frame `first` of a log can't be read, or its header where that is 0, and with the header so many
+    frames are `lost`, or nobody knows how many, if the file was `cut`; up to frame `last` the frames
+    behind it are of the same log.
     """
 
     first: int
     last: int
+    lost: int = 0
+    cut: bool = False
 
     @property
     def place(self) -> str:
         """Where the damage is, for people."""
+        if self.lost or self.cut:
+            return "the beginning"
         return f"frame {self.first}" if self.first else "the header"
 
     @property
     def behind(self) -> int:
         """How many frames SQLite drops, because they lie behind the damage."""
-        return self.last - self.first
+        return self.last - self.first - self.lost
 
 
 class _Shape(NamedTuple):
@@ -55,6 +69,8 @@ class _Shape(NamedTuple):
     page_bytes: int
     order: str
     salts: bytes
+    start: int = HEADER_BYTES
+    """Where the first frame lies: elsewhere, if the beginning of the file was cut off."""
 
 
 class _Frame(NamedTuple):
@@ -75,18 +91,21 @@ def log_damage(path: str, *, page_bytes: int, good: int = 0) -> LogDamage | None
         return None if log is None else log.damage(page_bytes, good)
 
 
-def bring_back(path: str, damage: LogDamage, *, page_bytes: int) -> None:
+def bring_back(path: str, damage: LogDamage, *, page_bytes: int) -> int:
     """Gives the frames of a log new checksums, so that SQLite reads all of them up to the last; a
-    frame that can't be of this database gives way to the one behind it. For a private copy alone.
+    frame that can't be of this database is left out. How many lay behind the damage and are read
+    now: none, if they are of an older use of the log. For a private copy alone.
     """
     with _opened(path) as log:
         assert log is not None
         shape = log.shape(page_bytes)
         assert shape is not None
-        made = b"".join(log.summed_anew(shape, damage))
+        is_past = log.is_past(shape, damage)
+        made = b"" if is_past else b"".join(log.summed_anew(shape, damage))
     with open(path, "r+b") as file:
         file.write(made)
-        file.truncate()
+        file.truncate(len(made))
+    return damage.behind if made else 0
 
 
 class _Log:
@@ -97,8 +116,7 @@ class _Log:
     def damage(self, page_bytes: int, good: int) -> LogDamage | None:
         shape = self._told_shape()
         if shape is None:
-            shape = self.shape(page_bytes)
-            return None if shape is None else LogDamage(0, self._last(shape, 0))
+            return self._damage_of_start(page_bytes)
         bad = self._first_bad(shape, good)
         if bad > self._count(shape) or not self._goes_on(shape, bad):
             return None
@@ -111,15 +129,19 @@ class _Log:
         told = self._told_shape()
         if told is not None:
             return told
-        for order in "<>":
-            # the salts are those of the frames
-            first = self._frame(_Shape(page_bytes, order, b""), 1)
-            if first is None:
-                return None
-            shape = _Shape(page_bytes, order, first.salts)
-            if self._is_headless(shape):
-                return shape
-        return None
+        found = self._shown_shape(page_bytes)
+        return found[0] if found else None
+
+    def is_past(self, shape: _Shape, damage: LogDamage) -> bool:
+        """Whether the log has been used anew since these frames were written: the first salt is
+        counted up then.
+        """
+        salt = int.from_bytes(shape.salts[:4], "big")
+        after = ((salt + 1) & _WORD).to_bytes(4, "big")
+        for number in range(1, damage.lost + 1):
+            if self._salts(shape, number)[:4] == after:
+                return True
+        return False
 
     def summed_anew(self, shape: _Shape, damage: LogDamage) -> Iterator[bytes]:
         """The log from its first byte to the last frame, with checksums that are right."""
@@ -130,11 +152,11 @@ class _Log:
         checksum = _summed(start, (0, 0), shape.order)
         yield start + struct.pack(">2I", *checksum)
         pages = self._pages_max(shape, damage)
-        for number in range(1, damage.last + 1):
+        for number in range(damage.lost + 1, damage.last + 1):
             frame = self._frame(shape, number)
             assert frame is not None
-            if not 1 <= frame.page <= pages and number < damage.last:
-                frame = self._frame(shape, number + 1) or frame
+            if not 1 <= frame.page <= pages:
+                continue
             summed = frame.summed
             checksum = _summed(summed, checksum, shape.order)
             sums = struct.pack(">2I", *checksum)
@@ -153,23 +175,60 @@ class _Log:
             return None
         return _Shape(page_bytes, order, self._header[16:24])
 
-    def _is_headless(self, shape: _Shape) -> bool:
-        """Whether the frames show that there was a header: one of them follows from another, or the
-        first from what is left of the header.
+    def _damage_of_start(self, page_bytes: int) -> LogDamage | None:
+        found = self._shown_shape(page_bytes)
+        if found is None:
+            return None
+        shape, first = found
+        cut = shape.start != HEADER_BYTES
+        return LogDamage(0, self._last(shape, first), first - 1, cut)
+
+    def _shown_shape(self, page_bytes: int) -> tuple[_Shape, int] | None:
+        """How frames without a header are to be read, and the first that belongs to the others: one
+        follows from it, or it follows itself from what is left of the header.
         """
-        before: Checksum | None = None
-        for number in range(1, self._count(shape) + 1):
-            frame = self._frame(shape, number)
-            if frame is None or frame.salts != shape.salts:
-                return False
-            seeds = [] if before is None else [before]
-            if number == 1:
-                seeds.append(_pair(self._header[24:]))
-                seeds.append(_summed(self._header[:24], (0, 0), shape.order))
-            if any(_follows(seed, frame, shape) for seed in seeds):
-                return True
-            before = frame.checksum
-        return False
+        if not _is_page_size(page_bytes):
+            return None
+        for order in "<>":
+            shape = _Shape(page_bytes, order, b"")
+            frame = self._frame(shape, 1)
+            seeds = [
+                _pair(self._header[24:].ljust(8, b"\0")),
+                _summed(self._header[:24].ljust(24, b"\0"), (0, 0), order),
+            ]
+            if frame is not None and frame.page:
+                if any(_follows(seed, frame, shape) for seed in seeds):
+                    return shape._replace(salts=frame.salts), 1
+        count = self._size // (FRAME_BYTES + page_bytes)
+        shown = self._first_pair(page_bytes, HEADER_BYTES, count)
+        if shown is not None:
+            return shown
+        # The first frames of a file that was cut are whole; they begin anywhere.
+        for start in range(FRAME_BYTES + page_bytes):
+            shown = self._first_pair(page_bytes, start, min(count, CUT_FRAMES))
+            if shown is not None:
+                return shown
+        return None
+
+    def _first_pair(
+        self, page_bytes: int, start: int, count: int
+    ) -> tuple[_Shape, int] | None:
+        """The first of these frames that one follows from, if they begin there."""
+        before = b""
+        size = FRAME_BYTES + page_bytes
+        for number in range(1, count + 1):
+            self._file.seek(start + (number - 1) * size)
+            told = self._file.read(16)
+            # nobody has page 0; a salt of zeros is a place that nothing was written to
+            is_one = any(told[:4]) and any(told[8:16])
+            if is_one and told[8:] == before[8:]:
+                for order in "<>":
+                    shape = _Shape(page_bytes, order, told[8:], start)
+                    one, two = (self._frame(shape, at) for at in (number - 1, number))
+                    if one and two and _follows(one.checksum, two, shape):
+                        return shape, number - 1
+            before = told if is_one else b""
+        return None
 
     def _first_bad(self, shape: _Shape, good: int) -> int:
         """The first frame that SQLite does not read."""
@@ -219,22 +278,24 @@ class _Log:
         most = 0
         for number in range(1, damage.last + 1):
             frame = self._frame(shape, number)
-            if frame is not None and number != damage.first:
+            if frame is None or number == damage.first:
+                continue
+            if damage.first or frame.salts == shape.salts:
                 most = max(most, frame.pages)
         return most
 
     def _count(self, shape: _Shape) -> int:
-        return (self._size - HEADER_BYTES) // (FRAME_BYTES + shape.page_bytes)
+        return (self._size - shape.start) // (FRAME_BYTES + shape.page_bytes)
 
     def _salts(self, shape: _Shape, number: int) -> bytes:
-        place = HEADER_BYTES + (number - 1) * (FRAME_BYTES + shape.page_bytes)
+        place = shape.start + (number - 1) * (FRAME_BYTES + shape.page_bytes)
         self._file.seek(place + 8)
         return self._file.read(8)
 
     def _frame(self, shape: _Shape, number: int) -> _Frame | None:
         """A frame as it is; None behind the last one that is there whole."""
         size = FRAME_BYTES + shape.page_bytes
-        self._file.seek(HEADER_BYTES + (number - 1) * size)
+        self._file.seek(shape.start + (number - 1) * size)
         raw = self._file.read(size)
         if len(raw) < size:
             return None

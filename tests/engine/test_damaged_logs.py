@@ -3,6 +3,7 @@ told before that happens, and got back (I-3, I-18; FAULTS G2).
 """
 
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -15,7 +16,7 @@ import commanding
 import hermes_stores
 import holdfast
 from holdfast.errors import Damaged
-from holdfast.write_ahead_log import FRAME_BYTES, HEADER_BYTES, log_damage
+from holdfast.write_ahead_log import FRAME_BYTES, HEADER_BYTES, bring_back, log_damage
 
 PAGE = 4096
 FRAME = FRAME_BYTES + PAGE
@@ -208,3 +209,92 @@ def test_a_log_that_is_emptied_while_it_is_looked_at_is_an_empty_one(
 
     monkeypatch.setattr(os, "fstat", sized_then_emptied)
     assert log_damage(str(log), page_bytes=4096) is None
+
+
+# What is gone of the beginning: a block, some frames, and the header alone or more than a frame cut off.
+LOST = [
+    ("zeros", PAGE),
+    ("zeros", 5 * FRAME),
+    ("noise", PAGE),
+    ("cut", HEADER_BYTES),
+    ("cut", 5000),
+]
+
+
+def lose_start(path: Path, how: str, size: int) -> bytes:
+    log = Path(f"{path}-wal")
+    noise = random.Random(size).randbytes(size)
+    put = {"zeros": bytes(size), "noise": noise, "cut": b""}[how]
+    log.write_bytes(put + log.read_bytes()[size:])
+    return log.read_bytes()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(("how", "size"), LOST)
+def test_a_log_that_lost_its_beginning_is_refused_and_stays(
+    path: Path, how: str, size: int, read_only: bool
+) -> None:
+    """Whole frames that follow each other show that something was stored here."""
+    raw = lose_start(path, how, size)
+    with pytest.raises(Damaged, match="of its write-ahead log is"):
+        holdfast.open(path, read_only=read_only)
+    assert commanding.command("store", "check", "--store", str(path)).code == 5
+    assert Path(f"{path}-wal").read_bytes() == raw
+
+
+@pytest.mark.parametrize(("how", "size"), LOST)
+def test_words_behind_a_lost_beginning_are_healed(path: Path, how: str, size: int) -> None:
+    """The pages of the first frames were written again later, as those that grow are."""
+    raw = lose_start(path, how, size)
+    healed = path.parent / "healed.db"
+    told = commanding.command("doctor", str(path), "--heal", str(healed))
+    assert "of this log is damaged" in told.out
+    assert "was not written again later" in told.out
+    assert words(healed) == WORDS
+    assert Path(f"{path}-wal").read_bytes() == raw
+
+
+def test_frames_that_the_database_holds_already_are_not_read_again(tmp_path: Path) -> None:
+    """Before them lies a frame of the log's next use, and what else was with it is lost."""
+    path = tmp_path / "used.db"
+    code = """
+import os, sys, sqlite3
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA journal_mode=WAL")
+db.execute("CREATE TABLE t (x)")
+for word in "old", "older":
+    db.execute("DELETE FROM t")
+    db.execute("INSERT INTO t VALUES (?)", (word,))
+db.execute("PRAGMA wal_checkpoint(RESTART)")
+db.execute("BEGIN")
+db.execute("UPDATE t SET x = 'new'")
+db.execute("CREATE TABLE u (x)")
+db.execute("COMMIT")
+db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    log = Path(f"{path}-wal")
+    # of the three frames of the last use, the second is left
+    raw = log.read_bytes()
+    second, third = HEADER_BYTES + FRAME, HEADER_BYTES + 2 * FRAME
+    assert raw[second + 8 : second + 16] == raw[third + 8 : third + 16]
+    log.write_bytes(bytes(second) + raw[second:third] + bytes(FRAME) + raw[third + FRAME :])
+    damage = log_damage(str(log), page_bytes=PAGE)
+    assert damage is not None and damage.lost == 3
+    assert bring_back(str(log), damage, page_bytes=PAGE) == 0
+    assert sqlite3.connect(path).execute("SELECT x FROM t").fetchall() == [("new",)]
+
+
+@pytest.mark.parametrize("size", [0, 31, HEADER_BYTES, 5 * FRAME, 64 * FRAME + 7])
+def test_a_log_of_zeros_is_an_empty_one(path: Path, size: int) -> None:
+    log = Path(f"{path}-wal")
+    log.write_bytes(bytes(size))
+    assert log_damage(str(log), page_bytes=PAGE) is None
+    assert words(path) == WORDS[:1]
+
+
+def test_noise_is_no_log(path: Path) -> None:
+    log = Path(f"{path}-wal")
+    log.write_bytes(random.Random(7).randbytes(20 * FRAME))
+    assert log_damage(str(log), page_bytes=PAGE) is None

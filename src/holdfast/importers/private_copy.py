@@ -145,11 +145,17 @@ class PrivateCopy:
         page_bytes = PAGE_BYTES_MAX if page_bytes == 1 else page_bytes
         damage = log_damage(log, page_bytes=page_bytes)
         if damage is not None:
-            bring_back(log, damage, page_bytes=page_bytes)
+            read = bring_back(log, damage, page_bytes=page_bytes)
             problem = (
                 f"{damage.place} of this log is damaged; the {damage.behind} frames behind it, "
-                "which SQLite drops without a word, were read"
+                "which SQLite drops without a word, "
             )
+            problem += "were read" if read else "are in the database already"
+            if damage.lost or damage.cut:
+                problem += (
+                    ". What was stored in the part that is damaged, and was not written again "
+                    "later, is lost"
+                )
             place = f"{self.source.name}-wal"
             self.left_out.append(UnreadableRecord(None, place, problem))
 
