@@ -76,7 +76,7 @@ def unpack(row: bytes) -> list[Delta]:
 
 def shown(deltas: Iterable[Delta]) -> str:
     """The text of these deltas that is handed on to be shown."""
-    return "".join(delta[2] for delta in deltas if delta[0] in SHOWN)
+    return "".join([delta[2] for delta in deltas if delta[0] in SHOWN])
 
 
 def characters(text: str) -> int:

@@ -242,6 +242,14 @@ class Write(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """
 
 
+class ChunkWrite(Write, frozen=True, gc=False, omit_defaults=True, kw_only=True):
+    """A write that stores a chunk of the turn with its `fence`, and does nothing else. It means the
+    same as a plain `Write`; an engine need not look for more in it, and most writes are such.
+    """
+
+    chunk: Chunk
+
+
 Writes = Sequence[Write]
 Commit = tuple[Write, ...]
 Commits = Sequence[Commit]

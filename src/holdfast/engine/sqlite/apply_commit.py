@@ -24,6 +24,7 @@ from holdfast.engine.protocol import (
     ACTIVE_STEP_MS,
     Accepted,
     Chunk,
+    ChunkWrite,
     Commit,
     Opening,
     Outcome,
@@ -237,6 +238,8 @@ class CommitApplier:
     def _judge(self, write: Write) -> Judgement:
         """Looks up what the write asks about; a plain append asks nothing."""
         session = self.session(write.session)
+        if type(write) is ChunkWrite:
+            return judge(write, session)
         accepted = None if write.event is None else self.accepted(*write.event)
         if write.open is not None:
             exists, current = session is not None, self._current(write.open)
@@ -340,6 +343,8 @@ class CommitApplier:
         return 0
 
     def _effect(self, write: Write) -> Written:
+        if type(write) is ChunkWrite:
+            return Written(0, 0, self._say(self._sessions[write.session], write.chunk))
         if write.open is not None:
             session = self._open(write)
         else:
@@ -368,11 +373,15 @@ class CommitApplier:
         if write.owes or write.pays is not None or write.claim is not None:
             self._shift_outbox(session, write)
         if write.chunk is not None:
-            position = self.position = self.position + 1
-            chunk = write.chunk
-            said = (chunk.message, chunk.index, chunk.body)
-            self._chunks.append((position, session.n, session.turn, *said))
+            position = self._say(session, write.chunk)
         return Written(first if write.drafts else 0, turn, position)
+
+    def _say(self, session: NumberedSession, chunk: Chunk) -> int:
+        """Adds a chunk to the journal; its position there."""
+        self.position += 1
+        said = (chunk.message, chunk.index, chunk.body)
+        self._chunks.append((self.position, session.n, session.turn, *said))
+        return self.position
 
     def _add(self, session: NumberedSession, draft: Draft) -> None:
         session.head += 1

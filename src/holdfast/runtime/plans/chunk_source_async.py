@@ -9,6 +9,31 @@ from typing import Any
 from holdfast.runtime.plans.chunk_source import AHEAD_MAX, Pace
 
 
+class Bell:
+    """Rung by one task and heard by one other, which costs less than an `asyncio.Event` does:
+    each chunk of a stream is waited for.
+    """
+
+    def __init__(self) -> None:
+        self.has_rung = False
+        self._heard: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self.has_rung = True
+        heard = self._heard
+        # Nobody may wait yet, and one that did may have been cancelled.
+        if heard is not None and not heard.done():
+            heard.set_result(None)
+
+    def hush(self) -> None:
+        self.has_rung = False
+
+    def heard(self) -> "asyncio.Future[None]":
+        """To be awaited, by one at a time; it is over when the bell rings next."""
+        self._heard = asyncio.get_running_loop().create_future()
+        return self._heard
+
+
 class AsyncSource:
     """Chunks in batches, each asked for when the one before it has been dealt with. One task does
     all the reading, so that what the source binds to its task stays bound.
@@ -20,7 +45,7 @@ class AsyncSource:
         self._source = chunks
         self._pace = Pace(tick)
         self._chunks: deque[Any] = deque()
-        self._go, self._news = asyncio.Event(), asyncio.Event()
+        self._go, self._news = Bell(), Bell()
         self._ended = self._eager = self._given = False
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
@@ -32,10 +57,10 @@ class AsyncSource:
         """
         self._eager = self._eager or (self._given and self._pace.stored())
         self._pace.asking()
-        self._go.set()
+        self._go.ring()
         while not self._chunks and not self._ended:
-            self._news.clear()
-            await self._news.wait()
+            self._news.hush()
+            await self._news.heard()
         # What came before the error is given first.
         if not self._chunks and self._error is not None:
             raise self._error
@@ -68,7 +93,7 @@ class AsyncSource:
                 raise  # an interrupt is the loop's, and nobody may ever read this source again
         finally:
             self._ended = True
-            self._news.set()
+            self._news.ring()
 
     async def _read(self) -> None:
         """Reads either kind of iterable; the source is closed when it is left."""
@@ -76,8 +101,8 @@ class AsyncSource:
         if not isinstance(source, AsyncIterable):
             for chunk in [source] if isinstance(source, str) else source:
                 await self._put(chunk)
-                # An event that is set is not waited for, so nothing else here lets
-                # other tasks run.
+                # A bell that has rung is not waited for, so nothing else here lets other
+                # tasks run.
                 await asyncio.sleep(0)
             return
         try:
@@ -94,10 +119,11 @@ class AsyncSource:
 
     async def _put(self, chunk: Any) -> None:
         self._chunks.append(chunk)
-        self._news.set()
+        self._news.ring()
         if not self._eager or len(self._chunks) >= AHEAD_MAX:
-            self._go.clear()
-        await self._go.wait()
+            self._go.hush()
+        if not self._go.has_rung:
+            await self._go.heard()
 
 
 async def _close(source: Any) -> None:

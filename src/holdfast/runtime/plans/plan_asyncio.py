@@ -33,6 +33,7 @@ from holdfast.runtime.plans.thread_pool import Job, Pool
 T = TypeVar("T")
 LOOK_S = 0.05
 """How often a commit is looked at whose caller was cancelled while it waited."""
+_NO_COMMITS = frozenset({Read, Await, Pause, Listen})
 
 
 async def arun(
@@ -50,7 +51,11 @@ async def arun(
         request = next(plan) if error is None else plan.throw(error)
         while True:
             try:
-                answer = await _answered(request, deadline)
+                if type(request) in _NO_COMMITS:
+                    answer = await _answered(request)
+                else:
+                    # Not by way of `_answered`: each chunk of a stream is such a commit.
+                    answer = await _landed(request, deadline)
             except GeneratorExit:
                 raise
             except BaseException as told:
@@ -84,7 +89,8 @@ async def arun(
         del told_first
 
 
-async def _answered(request: Any, deadline: Deadline | None) -> Any:
+async def _answered(request: Any) -> Any:
+    """What a plan waits for that is no commit."""
     if type(request) is Read:
         return await in_background(request.work, slow=request.slow)
     if type(request) is Await:
@@ -93,10 +99,8 @@ async def _answered(request: Any, deadline: Deadline | None) -> Any:
         with News(request.engine, request.session) as news:
             await _heard(news, request.seconds)
         return None
-    if type(request) is Listen:
-        await _heard(request.news, request.seconds)
-        return None
-    return await _landed(request, deadline)
+    await _heard(request.news, request.seconds)
+    return None
 
 
 async def _asked(work: Callable[[], Any]) -> Any:

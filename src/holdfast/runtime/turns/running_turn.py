@@ -23,7 +23,7 @@ from holdfast.domain.entry import Draft, TurnEnded, note_of
 from holdfast.domain.ids import turn_id
 from holdfast.domain.log.fold import Log
 from holdfast.domain.turn import addresses
-from holdfast.engine.protocol import Owing, Refused, Ticket, Write, Written
+from holdfast.engine.protocol import ChunkWrite, Owing, Refused, Ticket, Write, Written
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.lease_keeper import WeakTurn
@@ -231,10 +231,11 @@ class RunningTurn:
             if chunk is None:
                 return text
             # Under the lock: rows are in the journal in the order of their numbers.
-            write = Write(self.session.id, fence=self.number, chunk=chunk)
+            write = ChunkWrite(self.session.id, fence=self.number, chunk=chunk)
             ticket = self.session.submit(write)
         try:
-            outcome = yield from wait_for(ticket)
+            # Without `wait_for`, which is one more generator for each chunk.
+            outcome = yield ticket
         except BaseException:
             # It is in the message as it was read; the caller is told that it is not.
             if has_failed(ticket):

@@ -3,10 +3,13 @@
 from holdfast.domain.entry import STARTING, Draft
 from holdfast.engine.protocol import (
     Chunk,
+    ChunkWrite,
     Engine,
     JournalRow,
     Opening,
+    Outcome,
     Owing,
+    Refused,
     Start,
     Write,
     Written,
@@ -284,6 +287,37 @@ def the_journal_of_a_turn_is_what_comes_after_its_start(
         session.finish(turn)
     rows = other.journal(after=other.state.journal)
     assert [row.index for row in rows] == [0, 1, 2]
+
+
+@LAWS
+def a_write_of_a_chunk_alone_means_what_a_plain_one_does(
+    session: TestedSession,
+) -> None:
+    """It is stored in its turn among others, and refused when that is over."""
+    message = mint()
+    turn = session.start()
+
+    def said(index: int, fence: int = turn) -> Outcome:
+        chunk = Chunk(message, index, b"x")
+        return session.engine.commit(
+            [(ChunkWrite(session.id, fence=fence, chunk=chunk),)]
+        )[0]
+
+    first = said(0)
+    second = session.speak(turn, 1, message=message)
+    third = said(2)
+    assert isinstance(first, Written)
+    assert isinstance(third, Written)
+    assert first == Written(0, 0, first.position)
+    assert first.position < second < third.position
+    assert [row.index for row in session.journal()] == [0, 1, 2]
+    wrong = said(3, turn + 1)
+    session.finish(turn)
+    over = said(3)
+    session.write(close=True)
+    ended = said(3)
+    refused = [one.why for one in (wrong, over, ended) if isinstance(one, Refused)]
+    assert refused == ["superseded", "superseded", "ended"]
 
 
 @LAWS
