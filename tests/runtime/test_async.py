@@ -11,7 +11,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast.errors import AlreadyAccepted, SessionBusy, TurnInterrupted
+from holdfast.errors import AlreadyAccepted, BadArgument, SessionBusy, TurnInterrupted
 from holdfast.testing.providers import check
 from looking import end_notes, ends, journaled, told
 from procs import child
@@ -516,3 +516,101 @@ def test_a_plain_function_that_sums_up_does_not_stop_the_loop(path):
 
     loop = asyncio.run(scene())
     assert [thread == loop for thread in threads] == [False, True, True]
+
+
+def test_a_source_that_is_cancelled_on_its_own_has_not_ended(where, eye):
+    """I-6: its text is partial and its turn interrupted, and the caller is told: a request that
+    somebody else cancelled, or shutdown code that cancels all tasks but its own.
+    """
+
+    async def its_own_request():
+        yield "Casa Lola has "
+        request = asyncio.create_task(asyncio.sleep(LIMIT_S, "a table."))
+        asyncio.get_running_loop().call_soon(request.cancel)
+        yield await request
+
+    async def slow():
+        yield "Casa Lola has "
+        await asyncio.sleep(LIMIT_S)
+        yield "a table."
+
+    async def scene(key, source, *, cancels):
+        async with holdfast.open_async(where) as store:
+            session = await store.session(key)
+            with pytest.raises(asyncio.CancelledError):
+                async with session.turn("Book.", reply_to=42) as turn:
+                    async for _ in turn.deliver(source):
+                        for task in asyncio.all_tasks() if cancels else ():
+                            if task is not asyncio.current_task():
+                                task.cancel()
+
+    async def all_but_its_own():
+        await scene("b", slow(), cancels=True)
+
+    asyncio.run(scene("a", its_own_request(), cancels=False))
+    asyncio.run(all_but_its_own())
+    for key in "ab":
+        assert told(eye.session(key))[1:] == [("assistant", "Casa Lola has ", "partial")]
+        assert list(ends(eye, eye.session(key).id).values()) == [["interrupted"]]
+
+
+def test_a_plain_summariser_that_finds_nothing_is_told_and_changes_nothing(where, eye):
+    """A future takes no StopIteration: `next(…)` without a default hung the loop's task."""
+
+    def summarise(messages):
+        return next(message.text for message in messages if message.role == "assistant")
+
+    async def scene():
+        async with holdfast.open_async(where) as store:
+            session = await store.session("k")
+            for number in range(3):
+                await session.append(f"{number}")
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await session.compact(summarise, keep_turns=0)
+            return await session.context("openai.chat")
+
+    assert [message["content"] for message in play(scene())] == ["0\n\n1\n\n2"]
+
+
+def test_what_is_used_twice_on_a_loop_is_refused_and_disturbs_nobody(where, eye):
+    """One call of `turn` is one turn; one delivery has one reader."""
+
+    async def scene():
+        async with holdfast.open_async(where) as store:
+            session = await store.session("k")
+            starting = session.turn("Hi")
+            async with starting as turn:
+                await turn.say("Hello.")
+            for again in (starting, starting.__aenter__()):
+                with pytest.raises(BadArgument):
+                    await again
+            async with session.turn("Go on.") as turn:
+                delivery = turn.deliver(words("a", "b", "c"))
+
+                async def read():
+                    return "".join([text async for text in delivery])
+
+                return await asyncio.gather(read(), read(), return_exceptions=True)
+
+    first, second = play(scene())
+    assert first == "abc"
+    assert isinstance(second, ValueError)
+    assert told(eye.session("k"))[-1] == ("assistant", "abc", "complete")
+
+
+def test_a_turn_in_the_source_of_the_one_before_does_not_wait_for_itself(where):
+    async def scene():
+        async with holdfast.open_async(where) as store:
+            session = await store.session("k")
+
+            async def source():
+                yield "a"
+                async with session.turn("inner"):
+                    yield "b"
+
+            with pytest.raises(BadArgument, match="on_busy"):
+                async with session.turn("outer") as turn:
+                    async for _ in turn.deliver(source()):
+                        pass
+
+    play(scene())

@@ -26,7 +26,7 @@ from interrupting import Interrupt, points
 from looking import ends, other_handle
 from torn_ticket import TornTicket
 
-STEP, STEP_ON_LOOP = 31, 101
+STEP, STEP_ON_LOOP = 31, 211
 CALL = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
 
 

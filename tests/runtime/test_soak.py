@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.engine.protocol import Commit, Engine, Write
+from holdfast.engine.protocol import ChunkWrite, Commit, Engine, Write
 from holdfast.testing.soak.run import main, soak, soak_for
 from thorough import SWEEP
 
@@ -126,6 +126,8 @@ def double_a_message(write: Write) -> Write:
 
 
 def lose_a_chunk(write: Write) -> Write:
+    if isinstance(write, ChunkWrite):
+        return Write(write.session, fence=write.fence)
     return replace(write, chunk=None)
 
 

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.domain.turn import CallId, CallToRun
-from holdfast.errors import HoldfastError
+from holdfast.errors import BadArgument, HoldfastError
 from holdfast.runtime.border import bordered
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
@@ -180,7 +180,7 @@ class StartingTurn:
     """A turn about to start: await it, or enter it with `async with`."""
 
     def __init__(self, plan: Plan[RunningTurn]) -> None:
-        self._plan = plan
+        self._plan: Plan[RunningTurn] | None = plan
         self._turn: AsyncTurn | None = None
         self._block: Any = None
 
@@ -193,7 +193,13 @@ class StartingTurn:
         return "<StartingTurn: await it, or enter it with `async with`>"
 
     async def _start(self) -> AsyncTurn:
-        return AsyncTurn(await arun(self._plan))
+        plan, self._plan = self._plan, None
+        if plan is None:
+            takes = "to be awaited or entered once; call `turn` again for another one"
+            raise BadArgument(
+                parameter="turn", takes=takes, given="the same call again"
+            )
+        return AsyncTurn(await arun(plan))
 
     async def __aenter__(self) -> AsyncTurn:
         self._turn = await self._start()

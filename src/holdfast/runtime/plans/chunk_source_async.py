@@ -46,14 +46,14 @@ class AsyncSource:
         self._pace = Pace(tick)
         self._chunks: deque[Any] = deque()
         self._go, self._news = Bell(), Bell()
-        self._ended = self._eager = self._given = False
+        self._ended = self._eager = self._given = self._left = False
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.ensure_future(self._run())
+        self.task = asyncio.ensure_future(self._run())
 
     async def batch(self) -> list[Any]:
         """All that has come, at least one chunk; nothing at the end. Raises what the source has
-        raised.
+        raised, a cancellation of its own included: what was cut off has not ended.
         """
         self._eager = self._eager or (self._given and self._pace.stored())
         self._pace.asking()
@@ -72,20 +72,24 @@ class AsyncSource:
 
     async def close(self) -> None:
         """Stops reading, and closes what was read from."""
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._left = True
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
 
     def let_go(self) -> None:
         """Stops reading, from any thread, without waiting for that."""
+        self._left = True
         # The loop is closed, and its tasks with it.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._loop.call_soon_threadsafe(self.task.cancel)
 
     async def _run(self) -> None:
         try:
             await self._read()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
+            if not self._left:
+                self._error = error
             raise
         except BaseException as error:
             self._error = error

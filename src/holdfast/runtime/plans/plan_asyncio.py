@@ -110,10 +110,18 @@ async def _asked(work: Callable[[], Any]) -> Any:
     if is_coroutine_function(work):
         answer = work()
     else:
-        answer = await asyncio.to_thread(work)
+        answer = await asyncio.to_thread(_without_stop, work)
     if isinstance(answer, Awaitable):
         answer = await answer
     return answer
+
+
+def _without_stop(work: Callable[[], Any]) -> Any:
+    """What this gives. A future takes no StopIteration, and whoever awaits it would wait for ever."""
+    try:
+        return work()
+    except StopIteration as stop:
+        raise bearable(stop) from stop
 
 
 def is_coroutine_function(work: Any) -> bool:

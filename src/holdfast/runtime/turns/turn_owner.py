@@ -34,6 +34,8 @@ class Hold:
 
     def __init__(self, session: str, number: int) -> None:
         self.in_block = False
+        self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Tasks that read for it: its holder waits for what they give."""
         self.take()
         _held[session, number] = weakref.ref(self)
         if len(_held) > _held_max:
@@ -79,9 +81,11 @@ def is_deserted(session: str, number: int) -> bool:
 
 
 def is_held_here(session: str, number: int) -> bool:
-    """Whether the caller itself holds this turn: if it waits for its end, it waits for ever."""
+    """Whether the caller itself holds this turn, or its holder waits for the caller: if it waits
+    for the turn's end, it waits for ever.
+    """
     hold = _hold_of(session, number)
-    return hold is not None and hold.is_here()
+    return hold is not None and (hold.is_here() or _task() in hold.readers)
 
 
 def is_around(session: str, number: int) -> bool:

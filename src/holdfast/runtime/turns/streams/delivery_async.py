@@ -19,7 +19,7 @@ class AsyncDelivery(AsyncIterator[str]):
         self._work, self._chunks = work, chunks
         self._stream = work.open_stream(format)
         self._source: AsyncSource | None = None
-        self._over = False
+        self._over = self._reading = False
 
     def __aiter__(self) -> "AsyncDelivery":
         return self
@@ -27,11 +27,17 @@ class AsyncDelivery(AsyncIterator[str]):
     async def __anext__(self) -> str:
         if self._over:
             raise StopAsyncIteration
+        # Before the `try`: this mistake must not cut off the task that is reading.
+        if self._reading:
+            raise ValueError("another task is reading this delivery")
+        self._reading = True
         try:
             text = await self._advance()
         except BaseException as error:
             await self._leave(error)
             raise
+        finally:
+            self._reading = False
         if text is None:
             raise StopAsyncIteration
         return text
@@ -43,6 +49,7 @@ class AsyncDelivery(AsyncIterator[str]):
         if source is None:
             source = self._source = AsyncSource(self._chunks, work.session.world.tick)
             work.attend(stream, self, source.let_go)
+            work.hold.readers.add(source.task)
         if work.ended:
             await arun(work.refuse())
         while not stream.taken_back and (batch := await source.batch()):
