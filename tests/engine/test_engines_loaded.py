@@ -35,3 +35,10 @@ def test_importing_holdfast_loads_no_engine() -> None:
 
 def test_opening_a_file_loads_no_driver_of_servers(tmp_path: Path) -> None:
     assert of_engines(loaded(tmp_path / "agent.db")) == {"apsw", "holdfast.engine.sqlite"}
+
+
+def test_what_every_event_needs_is_loaded_before_there_are_threads() -> None:
+    """Ctrl-C in the middle of an import leaves half a module to the threads that wait for it: an
+    event of theirs raised AttributeError.
+    """
+    assert "hashlib" in loaded()

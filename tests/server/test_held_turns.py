@@ -1,6 +1,8 @@
 """Turns that are held for HTTP clients, when servers are killed, clients vanish and answers are lost."""
 
+import contextlib
 import json
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -219,3 +221,31 @@ def test_a_client_that_goes_away_while_it_waits_leaves_its_message(server):
     server.end(taker["id"])
     page = server.ask("GET", f"/v1/sessions/{running['session_id']}/transcript").done
     assert [each["turn"] for each in page["items"]] == [running["id"], taker["id"]]
+
+
+def test_a_server_that_is_told_to_end_answers_those_who_wait(tmp_path):
+    """Followers, and starts that wait for another turn: it had waited for them in vain, and then
+    cut them off with a traceback.
+    """
+    with WireServer(tmp_path / "s.db") as served:
+        session = served.turn("k")["session_id"]
+        store = holdfast.open(f"http://127.0.0.1:{served.port}", token=served.key)
+        read = threading.Event()
+
+        def follow():
+            with contextlib.suppress(holdfast.errors.HoldfastError):
+                for _ in store.session("k").follow():
+                    read.set()
+
+        follower = threading.Thread(target=follow, daemon=True)
+        follower.start()
+        with ThreadPoolExecutor(1) as pool:
+            start = {"key": "k", "message": "Next.", "on_busy": "wait"}
+            waiting = pool.submit(served.ask, "POST", "/v1/turns", start)
+            assert read.wait(20)
+            _until(lambda: len(served.texts(session)) == 2)
+            assert served.end() == (-signal.SIGTERM, "")
+            assert (waiting.result().status, waiting.result().code) == (503, "store_unavailable")
+        store.close()
+        follower.join(20)
+        assert not follower.is_alive()

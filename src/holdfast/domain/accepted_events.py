@@ -8,6 +8,7 @@ are its parent's, under the parent's key: the fork itself has never accepted the
 somebody was asked about there is bound in the fork as well (I-22).
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -32,8 +33,6 @@ def event_name(scope: str, event: str) -> bytes:
     """An event id within its scope as the store knows it: enough to know it again, nothing to read
     (FAULTS K7).
     """
-    import hashlib  # many a program opens a store and has no events
-
     # With its length, so that no other scope and event make the same words.
     words = f"{len(scope)} {scope} {event}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(words, digest_size=16).digest()

@@ -9,6 +9,7 @@ and what comes back is what was given (I-14). A body with parts cut out is a *sk
 A part's name is the beginning of the SHA-256 of its bytes: equal parts are one (FAULTS J5).
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -26,8 +27,6 @@ def name_of(part: bytes) -> int:
     """The name of a part: 63 bits of its SHA-256, so that it can be a row number. Whoever keeps
     parts compares bytes before taking two for one.
     """
-    import hashlib  # for large parts: many a program has none
-
     # 63 bits: SQLite and PostgreSQL have signed integers
     return int.from_bytes(hashlib.sha256(part).digest()[:8], "big") >> 1
 

@@ -6,6 +6,7 @@ Everything that is asked of the store is awaited: nothing blocks the event loop,
 waits for a sync keeps no other from being answered.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -69,6 +70,7 @@ def make_app(store: AsyncStore, settings: Settings) -> Starlette:
     app.state.tenants = tenants
     app.state.turns = LeasedTurns(tenants.world)
     app.state.meter = meter
+    app.state.closing = asyncio.Event()
     app.state.settings = settings
     app.state.document = openapi.document(routes, __version__)
     return app

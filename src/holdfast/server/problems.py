@@ -82,6 +82,10 @@ class SenderGone(Exception):
     """Whoever sent a request has gone before it was answered."""
 
 
+class ServerStopping(Exception):
+    """The server was told to end while this was waited for."""
+
+
 def problem_of(error: BaseException) -> WireProblem:
     """What a client is told of this error."""
     if isinstance(error, WireProblem):
@@ -94,6 +98,9 @@ def problem_of(error: BaseException) -> WireProblem:
         return _of_routing(error)
     if isinstance(error, ClientDisconnect | SenderGone):
         return WireProblem("cut_off", "The request was cut off.")
+    if isinstance(error, ServerStopping):
+        told = "The server is being stopped. Nothing was begun; ask again later."
+        return WireProblem("store_unavailable", told)
     return WireProblem("defect", "Something went wrong in the server.")
 
 
@@ -160,7 +167,7 @@ class Problems:
         # Not left to the server below: it would log the error's words, which may quote a message.
         except Exception as error:
             problem = problem_of(error)
-            if problem.status >= 500:
+            if problem.status >= 500 and not isinstance(error, ServerStopping):
                 kind = type(error).__name__
                 _log.error("%s: %s (%s)", scope["method"], problem.code, kind)
             if not begun:

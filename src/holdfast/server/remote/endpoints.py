@@ -28,6 +28,7 @@ from holdfast.errors import BadArgument
 from holdfast.server.auth import Identity, needs
 from holdfast.server.problems import WireProblem
 from holdfast.server.remote.served_engine import ServedEngine
+from holdfast.server.waiting import cut_short
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -80,7 +81,7 @@ async def _watch(request: Request) -> Response:
     waiting = asyncio.ensure_future(
         _served(request).news(asked.sessions, wait_s, _who(request))
     )
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(cut_short(request))
     try:
         # Nobody waits any longer for an answer that can't be sent.
         await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -89,12 +90,6 @@ async def _watch(request: Request) -> Response:
         waiting.cancel()
         leaving.cancel()
     return _answer(WatchAnswer(news))
-
-
-async def _gone(request: Request) -> None:
-    """Returns when the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _asked(request: Request, kind: Any) -> Any:

@@ -70,8 +70,9 @@ async def _serve(place: ServedPlace, listener: socket.socket, tell: Tell) -> Non
 def server_of(store: AsyncStore, settings: Settings) -> uvicorn.Server:
     """What serves an open store; `serve(sockets=…)` does so until the process is told to end."""
     # Nothing below a warning, and no line for a request: addresses name sessions.
+    app = make_app(store, settings)
     config = uvicorn.Config(
-        make_app(store, settings),
+        app,
         http=TimedProtocol,
         ws="none",
         log_level="warning",
@@ -80,4 +81,18 @@ def server_of(store: AsyncStore, settings: Settings) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    return uvicorn.Server(config)
+    return _Server(config, app.state.closing)
+
+
+class _Server(uvicorn.Server):
+    """Waits are cut short when it is told to end: it would wait for them, and then cut them off
+    without an answer.
+    """
+
+    def __init__(self, config: uvicorn.Config, closing: asyncio.Event) -> None:
+        super().__init__(config)
+        self._closing = closing
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing.set()
+        await super().shutdown(sockets)

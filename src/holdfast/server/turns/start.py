@@ -22,11 +22,12 @@ from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.server.head_guard import guarded
 from holdfast.server.operations import Body, WireRequest, answer
-from holdfast.server.problems import SenderGone, WireProblem
+from holdfast.server.problems import SenderGone, ServerStopping, WireProblem
 from holdfast.server.records import LeasedTurnRecord
 from holdfast.server.sessions import FORMAT, ResetPolicy, event_of, policy_of
 from holdfast.server.tenants import no_turn
 from holdfast.server.turns.held import LeasedTurn
+from holdfast.server.waiting import cut_short, is_stopping
 
 LEASE_S = 30.0
 
@@ -115,24 +116,21 @@ async def _begun(request: WireRequest, begin: Callable[..., Any]) -> AsyncTurn:
 
 
 async def attended(request: Request, work: Awaitable[Any]) -> Any:
-    """Does this work while its sender is there; `SenderGone` when it goes before."""
+    """Does this work while its sender is there; `SenderGone` when it goes before. One that waits
+    when the server is told to end may ask again.
+    """
     task = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(cut_short(request))
     try:
         await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
             if task.cancelled():
-                raise SenderGone
+                raise ServerStopping if is_stopping(request) else SenderGone
         return task.result()
     finally:
         leaving.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def said_by(request: Request) -> bytes:
