@@ -56,7 +56,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 MODES: list[tuple[Trouble, int]] = [("io", 1), ("full", 2), ("io", LASTING), ("full", LASTING)]
 SWEEPS = [
-    (trouble, times, 1 if EXPLORE else 1 + 3 * nth, 1 if EXPLORE else 13)
+    (trouble, times, 1 if EXPLORE else 1 + 5 * nth, 1 if EXPLORE else 19)
     for nth, (trouble, times) in enumerate(MODES)
 ]
 FRAME_HEADER_BYTES = 24

@@ -18,7 +18,7 @@ import holdfast
 from holdfast import Session, Store
 from holdfast.testing.histories import HISTORIES, Builder
 
-SHORT = 150
+SHORT = 100
 TIMES = 4
 LEEWAY = 1.6
 
