@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.doctor.holdfast.filing import Filing
+from holdfast.doctor.holdfast.rebuilt import Mended, rebuild
 from holdfast.domain.accepted_events import AcceptedEvent
 from holdfast.domain.entry import Entry, Opened, note_of
 from holdfast.domain.message import thaw
@@ -57,21 +58,27 @@ def recognises(path: Path) -> bool:
 
 
 class HoldfastRecords:
-    """All sessions of a store. Its engine works on the private copy, and may migrate it."""
+    """All sessions of a store. Its engine works on the private copy, and may migrate it; on a file
+    that is rebuilt from its tables, if there is anything wrong with it. `mended` tells what is
+    not in that as it was in the store.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._copy = PrivateCopy(path)
         self.left_out = self._copy.left_out
+        self.mended: list[Mended] = []
+        self._rebuilt = self._copy.path.with_name("rebuilt.db")
         try:
-            self.engine = SqliteEngine(
-                str(self._copy.path), durability="process", tick=lambda: 0.0
-            )
+            self.engine = self._opened(self._copy.path)
+            self._problems = self._checked()
+            if self._problems:
+                self._rebuild()
             states = self._bare_states()
         except OperatorNeeded as error:
-            # It names the private copy, which is gone when somebody reads this.
+            # It names a private copy, which is gone when somebody reads this.
             self._copy.close()
-            if error.fields.get("where") != str(self._copy.path):
+            if error.fields.get("where") not in self._private():
                 raise
             raise type(error)(**error.fields | {"where": str(path)}) from error
         except BaseException:
@@ -81,10 +88,25 @@ class HoldfastRecords:
         self._filing = Filing(self.engine, states)
         self._states = {state.id: state for state in self._filing.states}
 
-    def _bare_states(self) -> list[SessionState]:
+    def _private(self) -> tuple[str, str]:
+        return str(self._copy.path), str(self._rebuilt)
+
+    def _opened(self, path: Path) -> SqliteEngine:
+        return SqliteEngine(str(path), durability="process", tick=lambda: 0.0)
+
+    def _rebuild(self) -> None:
         # After the engine was opened, which may have migrated the copy.
+        self.engine.close()
+        if any(problem.rule == "damaged-page" for problem in self._problems):
+            before = "pages or rows that are not what was written"
+            after = "all tables read row by row, all indexes made anew"
+            self.mended.append(Mended("", str(self._path), before, after))
+        self.mended += rebuild(str(self._copy.path), str(self._rebuilt))
+        self.engine = self._opened(self._rebuilt)
+
+    def _bare_states(self) -> list[SessionState]:
         try:
-            return bare_states(str(self._copy.path))
+            return bare_states(self.engine.where)
         except BaseException:
             self.engine.close()
             raise
@@ -94,13 +116,21 @@ class HoldfastRecords:
         self._copy.close()
 
     def problems(self) -> list[Problem]:
-        """What the engine's own check tells, but for the rights of the private copy, which are
-        ours. A place in the copy is told as that in the store: the copy is gone when somebody
-        reads this.
+        """What the engine's own check tells of the store."""
+        return self._problems
+
+    def _checked(self) -> list[Problem]:
+        """All but the rights of the private copy, which are ours. A place in the copy is told as
+        that in the store: the copy is gone when somebody reads this.
         """
         found = []
         copy, original = str(self._copy.path), str(self._path)
-        for problem in self.engine.check():
+        try:
+            problems = self.engine.check()
+        except BaseException:
+            self.engine.close()
+            raise
+        for problem in problems:
             if problem.rule == "open-to-others":
                 continue
             place = problem.place.replace(copy, original)

@@ -28,7 +28,11 @@ class Place(msgspec.Struct, frozen=True):
 
 def write_store(records: HoldfastRecords, out: str) -> list[Change]:
     """Lays all sessions down, each after those it depends on; what was changed."""
-    changes: list[Change] = []
+    rule = "holdfast/damaged-page"
+    changes = [
+        Change(rule, one.session, one.place, one.before, one.after)
+        for one in records.mended
+    ]
     # No clock: the same store gives the same bytes whenever it is healed.
     target = SqliteEngine(out, durability="power", tick=lambda: 0.0)
     try:
