@@ -118,6 +118,26 @@ def test_tenants_and_stores_do_not_share_agents(store: Store, tmp_path: Path) ->
     assert cache.get(store.session("k")) is mine
 
 
+def test_what_becomes_of_a_key_in_one_store_closes_no_agent_of_another(
+    store: Store, tmp_path: Path
+) -> None:
+    """I-19: a reset or a drop is that store's affair, and that tenant's."""
+    cache = AgentCache(Agent)
+    with holdfast.open(tmp_path / "second.db", durability="process") as second:
+        agents = [cache.get(each.session("k")) for each in (store, second)]
+        agents.append(cache.get(store.for_tenant("other").session("k")))
+        cache.get(store.reset("k"))
+        assert [each.closed for each in agents] == [1, 0, 0]
+        cache.drop(second.session("k"))
+        assert [each.closed for each in agents] == [1, 1, 0]
+        # The same store, opened again, has the same agents.
+        with holdfast.open(tmp_path / "agent.db", durability="process") as again:
+            newest = cache.get(again.session("k"))
+            assert cache.get(store.session("k")) is newest
+            cache.drop(again.session("k"))
+            assert newest.closed == 1
+
+
 def test_the_cache_is_bounded_and_closes_what_leaves_it(store: Store) -> None:
     cache = AgentCache(Agent, size=3)
     agents = [cache.get(store.session(f"k{n}")) for n in range(5)]

@@ -58,9 +58,9 @@ class AgentCache:
         """The agent for exactly this session and configuration, made by the factory if there is
         none.
         """
-        name = (session.tenant, session.key if session.key is not None else session.id)
-        # The id, too: sessions of two stores may have the same tenant, key and epoch.
-        wanted = (*name, session.epoch, session.id, config)
+        name = _name_of(session)
+        # The id, too: a store may have been put in the place of another.
+        wanted = (name, session.epoch, session.id, config)
         with self._lock:
             leaving = self._leaving(wanted, name, session.epoch)
             slot = self._slots.setdefault(wanted, _Slot())
@@ -87,10 +87,10 @@ class AgentCache:
 
     def drop(self, session: Any) -> None:
         """Closes all agents of this session's key, whatever their epoch or configuration."""
-        name = (session.tenant, session.key if session.key is not None else session.id)
+        name = _name_of(session)
         with self._lock:
             leaving = [
-                self._slots.pop(key) for key in list(self._slots) if key[:2] == name
+                self._slots.pop(key) for key in list(self._slots) if key[0] == name
             ]
         self._close(leaving)
 
@@ -105,7 +105,7 @@ class AgentCache:
         return len(self._slots)
 
     def _leaving(
-        self, wanted: tuple[Hashable, ...], name: tuple[Hashable, ...], epoch: int
+        self, wanted: tuple[Hashable, ...], name: Hashable, epoch: int
     ) -> list[_Slot]:
         """Those that have to go to make room for `wanted`: older epochs of the same key, the idle,
         and the least used beyond the size. One that is still being made stays: the callers that
@@ -115,7 +115,7 @@ class AgentCache:
         made = {key: slot for key, slot in self._slots.items() if slot.made}
         gone = []
         for key, slot in made.items():
-            is_older_epoch = key[:2] == name and key[2] < epoch  # type: ignore[operator]
+            is_older_epoch = key[0] == name and key[1] < epoch  # type: ignore[operator]
             if is_older_epoch or slot.used_at < oldest:
                 gone.append(key)
         left = [key for key in made if key not in gone and key != wanted]
@@ -170,6 +170,15 @@ class AgentCache:
                 _when_made(agent, _hang_up)
             else:
                 _hang_up(agent)
+
+
+def _name_of(session: Any) -> Hashable:
+    """What a session's agents are found by, whatever its epoch: its store, its tenant and its key."""
+    # Two stores may have the same tenants and keys. What is no session of ours, and only has the
+    # fields of one, is known by these.
+    engine = getattr(getattr(session, "_log", None), "engine", None)
+    where = getattr(engine, "where", None)
+    return where, session.tenant, session.id if session.key is None else session.key
 
 
 _closing: set[Any] = set()
