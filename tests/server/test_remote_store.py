@@ -19,6 +19,7 @@ from holdfast.errors import (
     ReadOnlyStore,
     SchemaMismatch,
     StoreUnavailable,
+    TurnInterrupted,
 )
 from holdfast.runtime.open_store import OpenStore, open_at
 from holdfast.runtime.store import Store
@@ -225,6 +226,26 @@ def test_a_scope_is_what_a_client_may_do(url: str, store: holdfast.Store) -> Non
     assert store.erase(session.id).done
 
 
+def test_an_erasure_that_is_not_allowed_changes_nothing(url: str, store: holdfast.Store) -> None:
+    """Whoever may not erase ends nobody's turn by trying."""
+    session = store.session("k")
+    with holdfast.open(url, token=EDITOR) as editor, session.turn("Hello.") as turn:
+        turn.say("One.")
+        before = list(session.entries())
+        with pytest.raises(StoreUnavailable, match="does not allow to erase"):
+            editor.erase(session.id)
+        with pytest.raises(StoreUnavailable):
+            editor.retain(days=1, preview=False)
+        assert list(session.entries()) == before
+        turn.say("Two.")
+    assert [each.text for each in session.transcript()] == ["Hello.", "One.", "Two."]
+    with session.turn("Again.") as turn:
+        assert store.erase(session.id).done
+        with pytest.raises(TurnInterrupted):
+            turn.say("Three.")
+    assert {each.text for each in session.transcript()} == {""}
+
+
 def test_what_could_not_be_read_again_is_refused(store: holdfast.Store) -> None:
     """I-25: what a client sends is looked at as if a stranger had written it."""
     session = store.session("k")
@@ -241,9 +262,13 @@ def test_what_could_not_be_read_again_is_refused(store: holdfast.Store) -> None:
     writes.append(Write(session.id, start=Start("me", float("nan")), drafts=bad[:0]))
     writes.append(Write(session.id, chunk=Chunk(mint(), 0, b"\xff"), fence=1))
     writes.append(Write(session.id, fence=1 << 62))
+    twice = Draft("message", None, mint(), 5, b"", b'{"role":"user","content":"x"}')
+    writes.append(Write(session.id, drafts=(twice, twice)))
     for write in writes:
         with pytest.raises(InvalidMessage):
             engine.commit([(write,)])
+    with pytest.raises(InvalidMessage, match="same id"):
+        engine.commit([(Write(session.id, drafts=(twice,)),) * 2])
     with pytest.raises(StoreUnavailable):
         engine.commit([(Write(session.id, lay=Laid(1, 1)),)])
     assert len(session._log.engine.entries(session.id)) == 1

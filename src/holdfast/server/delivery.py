@@ -130,7 +130,9 @@ async def failed(request: WireRequest) -> Response:
 
 
 async def _owed(request: WireRequest, claim: str | None) -> OwedWork | None:
-    """The reply in the address; None when its session does not owe it any more."""
+    """The reply in the address; None when its session does not owe it any more. One that it has
+    never owed is not there.
+    """
     session = await request.session()
     try:
         reply = bytes.fromhex(request.path["reply"])

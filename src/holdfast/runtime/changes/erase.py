@@ -85,15 +85,15 @@ def erase(store: OpenStore, session_id: str, *, preview: bool) -> Plan[Erasure]:
     the file again.
     """
     session = yield from find_session(store, session_id)
+    state = yield from settle_if_dead(session)
     if preview:
-        state = yield from settle_if_dead(session)
         [doomed] = yield from read(
             partial(_looked_up, session.engine, [(session, state)])
         )
         return doomed.erasure
-    state = yield from _at_rest(session)
-    # Refused only when somebody has written meanwhile: then there may be more to erase,
-    # and it is looked up anew.
+    # Tried before what runs is stopped: whoever may not erase is told so, and nobody's turn has
+    # ended for it. Else refused only when a turn runs or somebody has written meanwhile: then
+    # there may be more to erase, and it is looked up anew.
     while True:
         [(doomed, ticket)] = yield from read(
             partial(_submitted, session.engine, [(session, state)], "asked for")

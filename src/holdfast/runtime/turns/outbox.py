@@ -17,11 +17,11 @@ from holdfast.domain.ids import turn_id
 from holdfast.domain.log.fold import Log
 from holdfast.domain.turn import TurnRecord
 from holdfast.engine.protocol import OutboxClaim, OwedReply, Refused, Ticket, Write
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, NotFound
 from holdfast.runtime.border import bordered
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.message import parts_of, shown_text_of
-from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.session_log import PAGE, SessionLog
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
@@ -193,13 +193,33 @@ def _owed(session: SessionLog, debt: OwedReply) -> OwedWork:
 def owed_by(
     session: SessionLog, reply: bytes, token: bytes | None
 ) -> Plan[OwedWork | None]:
-    """What a session owes under this id; None when it owes it no more. `token` is what it was
-    claimed with, by whoever asks.
+    """What a session owes under this id; None when it owes it no more, `NotFound` when it never
+    has. `token` is what it was claimed with, by whoever asks.
     """
     for debt in (yield from read(partial(session.engine.debts, session.id))):
         if debt.id == reply:
             return OwedWork(session, debt, "", token)
+    if not (yield from read(partial(_was_owed, session, reply))):
+        hint = "its session has never owed it"
+        raise NotFound(what="reply", name=reply.hex(), hint=hint)
     return None
+
+
+def _was_owed(session: SessionLog, reply: bytes) -> bool:
+    """Whether a try to send this reply is in the log, which outlives the debt. Of an erased session
+    nobody knows.
+    """
+    state = session.state()
+    named = b'"owed":"%s"' % reply.hex().encode()
+    # From the end: who asks again has mostly asked just now.
+    seq = state.origin if state.erased else state.head
+    while seq > state.origin:
+        after = max(state.origin, seq - PAGE)
+        for entry in session.page(after, seq - after, bodies=False):
+            if entry.kind == "post" and named in entry.note:
+                return True
+        seq = after
+    return state.erased
 
 
 def outbox(

@@ -51,6 +51,7 @@ class Vetting:
         return found
 
     def _refusal(self, commit: Commit) -> Refused | None:
+        _vet_ids(commit)
         for write in commit:
             if write.open is not None:
                 self._vet_opening(write)
@@ -107,6 +108,12 @@ class Vetting:
             return write.open.head
         state = self._engine.state(write.session)
         return state.head if state is not None else 0
+
+
+def _vet_ids(commit: Commit) -> None:
+    """Within the commit alone: whether a session has an id already, only its whole log tells."""
+    ids = [(write.session, draft.id) for write in commit for draft in write.drafts]
+    _insist(len(set(ids)) == len(ids), "two of its drafts have the same id")
 
 
 def _as_entry(draft: Draft, seq: int, *, starts: bool) -> Entry:
