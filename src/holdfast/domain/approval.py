@@ -10,11 +10,11 @@ started or finished in a turn is not started again in it.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from holdfast.domain.message import freeze
+from holdfast.domain.call_arguments import canonical
 from holdfast.domain.turn import Ask, Place
 
 Here = Literal["started", "done"]
@@ -36,11 +36,15 @@ class Verdict(msgspec.Struct, frozen=True):
         return None if self.ask is None else _place(self.ask)
 
 
-def digests_of(name: str, arguments: str) -> tuple[str, str]:
-    """What an approval of this call may be bound to: its name and what its arguments say, however
-    they are spaced; and the digest of the very text, which releases before this one noted.
+def digests_of(name: str, arguments: str) -> tuple[str, ...]:
+    """What an approval of this call may be bound to: first its name and what its arguments say,
+    however they are spaced; then what releases before this one noted, the very text.
     """
-    return _digest(name, _canonical(arguments)), _digest(name, arguments)
+    said = canonical(arguments)
+    spelled = [said, arguments]
+    if said == "{}":
+        spelled.append("")
+    return tuple(_digest(name, each) for each in dict.fromkeys(spelled))
 
 
 def _digest(name: str, arguments: str) -> str:
@@ -48,26 +52,6 @@ def _digest(name: str, arguments: str) -> str:
 
     # A model may say half of a character, and its call must still be asked about.
     return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
-
-
-def _canonical(arguments: str) -> str:
-    """The arguments as we would write them. What JSON reads in more than one way stays as it was
-    said.
-    """
-    import json
-
-    try:
-        return freeze(json.loads(arguments, object_pairs_hook=_unambiguous)).decode()
-    except Exception:
-        # Not JSON, a key twice, numbers or depths that can't be frozen: then the text is what counts.
-        return arguments
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
-    return value
 
 
 def judge_call(

@@ -118,9 +118,10 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class CallToRun(msgspec.Struct, frozen=True):
-    """A tool call that is to be run now. `arguments` are parsed, or text where the model said no
-    JSON; `message` is the id of the message that makes the call, `index` its place among the calls
-    of that message, from 0. `call_id` names just this call, though others may have the same id.
+    """A tool call that is to be run now. `arguments` are parsed, or the text that the model said
+    where that is no JSON, or can be read in more than one way; `message` is the id of the message
+    that makes the call, `index` its place among the calls of that message, from 0. `call_id` names
+    just this call, though others may have the same id.
     """
 
     call_id: CallId

@@ -5,6 +5,7 @@ words.
 import json
 from datetime import datetime
 
+from holdfast.domain.call_arguments import read_arguments
 from holdfast.domain.message import Call, Image, Other, Part, Refusal, Thinking, Usage
 
 # What a call has come to, for people.
@@ -97,11 +98,8 @@ def tokens(usage: Usage) -> str:
 
 def call(part: Call) -> str:
     """A call as a person would write it."""
-    try:
-        arguments = json.loads(part.arguments or "{}")
-    # The arguments are the model's own words: they may be cut, or no JSON at all.
-    except ValueError:
-        return f"{part.name}({part.arguments})"
+    # They are the model's own words, and may be cut, or no JSON at all.
+    arguments = read_arguments(part.arguments)
     if not isinstance(arguments, dict):
         return f"{part.name}({part.arguments})"
     pairs = []

@@ -9,7 +9,7 @@ from holdfast.domain.arguments import shown
 from holdfast.domain.message import Call, CallNote, MessageNote, Result, Role
 from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
-from holdfast.formats.reading import NOT_JSON, is_blank, parsed, text
+from holdfast.formats.reading import is_blank, is_json, text
 
 
 def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
@@ -20,7 +20,7 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
         part = piece.part
         if isinstance(part, Call):
             # Empty text is no JSON either: the call may have been cut before it.
-            whole = parsed(part.arguments) is not NOT_JSON
+            whole = is_json(part.arguments)
             calls.append(CallNote(part.id, part.name, whole=whole))
         elif isinstance(part, Result):
             results.append(part)

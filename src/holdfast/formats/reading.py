@@ -9,11 +9,16 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Image, Other, freeze
+from holdfast.domain.message import DEPTH_MAX, Image, Other, check, freeze
+from holdfast.errors import InvalidMessage
 
 Block = dict[str, Any]
 """A JSON object as a format words it: a message, or a block or an item of one."""
 
+# A format nests what it reads in its messages, and these are not to be too deep to store.
+_DEPTH_AROUND = 20
+# Shorter text has no depth and no number that would have to be looked at.
+_SHORT = DEPTH_MAX - _DEPTH_AROUND
 # None and "" are JSON values too, so what could not be read needs a value of its own.
 NOT_JSON = object()
 _decode = msgspec.json.decode
@@ -82,8 +87,25 @@ def without_nulls(block: Block) -> Block:
     return {key: value for key, value in block.items() if value is not None}
 
 
+def is_json(words: str) -> bool:
+    """Whether this is JSON text; it is not while it is not whole yet."""
+    return _decoded(words) is not NOT_JSON
+
+
 def parsed(words: str) -> Any:
-    """The value that JSON text stands for; `NOT_JSON` where it is none, or not whole yet."""
+    """The value that JSON text stands for; `NOT_JSON` where it is none, or not whole yet, or where
+    the value could not be stored inside a message.
+    """
+    value = _decoded(words)
+    if value is not NOT_JSON and len(words) > _SHORT:
+        try:
+            check(value, depth=_DEPTH_AROUND)
+        except InvalidMessage:
+            return NOT_JSON
+    return value
+
+
+def _decoded(words: str) -> Any:
     try:
         return _decode(words)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

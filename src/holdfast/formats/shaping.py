@@ -13,7 +13,7 @@ from holdfast.domain.repair import Piece, Read, Step, StoredMessage
 from holdfast.errors import Damaged
 from holdfast.formats.call_ids import CallNames
 from holdfast.formats.format import Shaped
-from holdfast.formats.reading import NOT_JSON, Block, dumped, is_blank, parsed, text
+from holdfast.formats.reading import Block, dumped, is_blank, is_json, text
 
 NO_OUTPUT = "(no output)"
 
@@ -214,7 +214,7 @@ def whole_arguments(said: Any) -> str:
     if is_blank(said):
         return "{}"
     words = text(said)
-    if parsed(words) is NOT_JSON:
+    if not is_json(words):
         return dumped({"arguments": words})
     return words
 

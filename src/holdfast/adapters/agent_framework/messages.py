@@ -12,7 +12,7 @@ from holdfast.domain.message import freeze
 from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.errors import BadArgument
 from holdfast.formats.frameworks.agent_framework import NAME
-from holdfast.formats.reading import NOT_JSON, fields, parsed, text
+from holdfast.formats.reading import fields, is_json, text
 from holdfast.runtime.live.message import Message as Stored
 
 Payload = dict[str, Any]
@@ -88,7 +88,7 @@ def _sendable(payload: Payload) -> Payload:
             continue
         if kind == "function_call":
             arguments = content.get("arguments")
-            if isinstance(arguments, str) and parsed(arguments) is NOT_JSON:
+            if isinstance(arguments, str) and not is_json(arguments):
                 continue
         kept.append(content)
     return {**payload, "contents": kept}

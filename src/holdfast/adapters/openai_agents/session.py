@@ -6,8 +6,6 @@ in the one that it has read, and what it stores after somebody else has cleared 
 """
 
 import asyncio
-import contextlib
-import json
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -277,8 +275,6 @@ def _calls(interruptions: list[Any]) -> list[tuple[str, str, Any]]:
     for waiting in interruptions:
         raw = waiting.raw_item
         said = raw if isinstance(raw, dict) else raw.model_dump(exclude_unset=True)
-        arguments = said.get("arguments")
-        with contextlib.suppress(ValueError):
-            arguments = json.loads(arguments or "{}")
+        arguments = said.get("arguments") or "{}"
         found.append((said.get("call_id") or said["id"], said["name"], arguments))
     return found

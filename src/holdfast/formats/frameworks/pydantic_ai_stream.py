@@ -17,11 +17,10 @@ from holdfast.domain.chunk import Delta
 from holdfast.domain.message import Payload
 from holdfast.formats.assembling import Assembling, Deltas
 from holdfast.formats.reading import (
-    NOT_JSON,
     Block,
     dumped,
     fields,
-    parsed,
+    is_json,
     text,
     without,
 )
@@ -88,7 +87,7 @@ class ResponseAssembly(Assembling):
             if "args" not in part:
                 part["args"] = self._arguments(index)
             said = part["args"]
-            is_whole = not isinstance(said, str) or parsed(said) is not NOT_JSON
+            is_whole = not isinstance(said, str) or is_json(said)
             return part if is_whole else None
         for name, grown in (("content", kind), ("signature", "signature")):
             words = self._joined(index, grown)

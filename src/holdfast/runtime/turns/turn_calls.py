@@ -3,9 +3,9 @@ in a turn now (I-22).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from holdfast.domain.approval import digests_of
+from holdfast.domain.call_arguments import read_arguments
 from holdfast.domain.log.fold import Log
 from holdfast.domain.message import Call
 from holdfast.domain.repair import StoredMessage, calls_of, pair
@@ -87,7 +87,7 @@ def _to_run(session: SessionLog, seen: StoredMessage, index: int) -> CallToRun:
     call = seen.note.calls[index]
     text = _arguments(session, seen, index)
     id = CallId(call.id, place=(seen.id, index))
-    return CallToRun(id, call.name, _parsed(text), seen.id, index)
+    return CallToRun(id, call.name, read_arguments(text), seen.id, index)
 
 
 def _arguments(session: SessionLog, seen: StoredMessage, index: int) -> str:
@@ -107,20 +107,7 @@ def digests_at(
         for message, index in places:
             seen = makers.get(message)
             if seen is not None:
-                # The call is handed to the tool as `{}` where the model said nothing.
-                text = _arguments(session, seen, index).strip() or "{}"
+                text = _arguments(session, seen, index)
                 name = seen.note.calls[index].name
                 digests[message, index] = digests_of(name, text)[0]
         return digests
-
-
-def _parsed(text: str) -> Any:
-    import json  # not before a call is left to run
-
-    if not text.strip():
-        return {}
-    try:
-        return json.loads(text)
-    except ValueError:
-        # Cut off, or never JSON: it is for the tool to say so.
-        return text

@@ -76,7 +76,7 @@ class _Question(NamedTuple):
 def _judged(
     turn: RunningTurn,
     call_id: str,
-    digests: tuple[str, str],
+    digests: tuple[str, ...],
     needs_approval: bool,
     named: Place | None,
 ) -> Plan[tuple[Verdict, bool]]:
@@ -114,7 +114,7 @@ def _judged(
 
 
 def _meant(
-    turn: RunningTurn, call_id: str, digests: tuple[str, str], named: Place | None
+    turn: RunningTurn, call_id: str, digests: tuple[str, ...], named: Place | None
 ) -> Plan[list[Place]]:
     """The calls of the model's, made in this turn and not started, of which one is meant; none for
     a call of the agent's own. Models use an id again (FAULTS E4): of several, the one that its id

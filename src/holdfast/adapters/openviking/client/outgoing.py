@@ -18,6 +18,7 @@ import msgspec
 from holdfast import Message
 from holdfast.adapters.openviking.client.position import LogPlace, Position
 from holdfast.domain.repair import UNKNOWN_OUTCOME
+from holdfast.formats.reading import NOT_JSON, parsed
 from holdfast.parts import Call, Image, Other, Refusal, Result, Text
 
 BATCH_MAX = 100
@@ -244,9 +245,8 @@ def _outcome(result: Result) -> Body:
 
 def _input(arguments: str) -> Body:
     """OpenViking takes an object; what else a model said is put into one."""
-    try:
-        said = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    said = parsed(arguments)
+    if said is NOT_JSON:
         said = arguments
     return said if isinstance(said, dict) else {"input": said}
 
