@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import BadArgument, InvalidMessage, TurnInterrupted
+from holdfast.formats import registry
 from holdfast.testing.oracle import judge
 from looking import ends, told
 from procs import child
@@ -106,14 +107,50 @@ def test_what_can_be_no_chunk_of_a_provider_is_refused(store, format):
     assert answers(session) == [("done", "complete")]
 
 
-def test_text_from_the_stream_of_a_provider_is_kept_and_cuts_its_turn_off(store):
-    """A source can't be asked for another chunk: what is no chunk is kept as it came."""
+def said(words):
+    return {"choices": [{"index": 0, "delta": {"content": words}}]}
+
+
+def test_text_in_the_stream_of_a_provider_is_kept_and_cuts_its_turn_off(store):
+    """A source can't be asked for another chunk, and words are shown: what is no chunk is kept as it
+    came.
+    """
     session = store.session("k")
     with session.turn("Hi") as turn:
-        assert list(turn.deliver(["words"], "openai.chat")) == []
+        shown = "".join(turn.deliver([said("one "), "words", said("three")], "openai.chat"))
+    assert shown == "one three"
     [message] = [each for each in session.transcript() if each.role == "assistant"]
-    assert message.state == "partial" and "words" in str(message.payload)
+    assert (message.text, message.state) == ("one three", "partial")
+    assert "words" in str(message.payload)
     assert ends(store, session.id) == {1: ["interrupted"]}
+
+
+@pytest.mark.parametrize("format", registry.known())
+def test_a_stream_that_begins_with_no_chunk_of_its_format_is_refused(store, format):
+    """Nobody has seen anything of it: the caller has named the wrong format, and is told so."""
+    session = store.session("k")
+    for first in ("words", b"words", 5, None):
+        with pytest.raises(InvalidMessage, match='for plain text the format is "text"'):
+            with session.turn("Hi") as turn:
+                list(turn.deliver([first, "more"], format))
+    assert answers(session) == []
+    assert {turn.end for turn in session.turns()} == {"failed"}
+
+
+def test_asyncio_refuses_a_stream_that_begins_with_no_chunk(where):
+    async def words():
+        yield "words"
+
+    async def story():
+        async with holdfast.open_async(where) as store:
+            session = await store.session("async")
+            for source in (words(), ["words"]):
+                with pytest.raises(InvalidMessage, match='the format is "text"'):
+                    async with session.turn("Hi") as turn:
+                        assert [text async for text in turn.deliver(source, "anthropic")] == []
+            return [turn.end for turn in await session.turns()]
+
+    assert asyncio.run(story()) == ["failed", "failed"]
 
 
 def test_the_owner_is_told_though_another_thread_was_told_first(store, where):

@@ -5,7 +5,8 @@ rows; when the stream ends, the message is one entry, whole if the stream said i
 if not. A message rebuilt from the journal after a crash is folded by the same code (I-5, I-6).
 
 Shown words outlive whatever a provider sends. A chunk that its format can't read is kept in the
-journal as it came, and the stream goes on. A message that can't be put together is stored as its
+journal as it came, and the stream goes on; one that can be no chunk at all is refused where a
+stream begins with it. A message that can't be put together is stored as its
 text was shown, marked partial, in the neutral format, with all that the journal holds of it in a
 part of type `unread`.
 """
@@ -115,6 +116,10 @@ class Stream:
         take = self._assembly.take
         deltas: list[Delta] = []
         for chunk in chunks:
+            # Before anything of it is shown, what is no chunk tells that the caller means another
+            # format; later on it is kept like all that can't be read.
+            if not self._rows and not deltas:
+                self.check(chunk)
             try:
                 self.check(chunk)
                 deltas += take(chunk)
