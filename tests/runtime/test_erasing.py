@@ -280,6 +280,20 @@ def test_a_fork_loses_the_past_it_shared_and_keeps_its_own_words(store, path):
             turn.say("yes")
 
 
+def test_forks_of_forks_are_named_too(store):
+    session = told_everywhere(store)
+    fork = session.fork()
+    fork.append("my own words")
+    grandchild = fork.fork()
+    other = session.fork()
+    losing = tuple(sorted((fork.id, grandchild.id, other.id)))
+    assert store.erase(session.id, preview=True).forks == losing
+    assert store.erase(fork.id, preview=True).forks == (grandchild.id,)
+    assert store.erase(session.id).forks == losing
+    states = [message.state for message in grandchild.transcript()]
+    assert "erased" in states and states[-1] == "complete"
+
+
 def test_a_blob_that_two_sessions_said_goes_with_the_second(store, path):
     one, two = store.session("one"), store.session("two")
     for session in (one, two):

@@ -33,12 +33,22 @@ class Forks:
                 self._of.setdefault(fork.parent or "", []).append(fork)
             ids = [fork.id for fork in found]
 
-    def own(self, session: str) -> list[str]:
-        """The ids of those that were forked off this very session."""
-        return sorted(fork.id for fork in self._of.get(session, ()))
+    def ids(self, session: str) -> list[str]:
+        """The ids of those that were forked off this session, and off these in turn: all of them
+        have its words in their past.
+        """
+        return sorted(fork.id for fork in self._from(session))
 
     def copies(self, session: str) -> Iterator[Copies]:
         """The copies of what this session has said, in all that come from it."""
+        for fork in self._from(session):
+            # Of one that was erased itself nothing is left.
+            if fork.copied_from is not None and not fork.erased:
+                copied = list(_stretch(self._engine, fork, session))
+                if copied:
+                    yield _copies(fork, copied)
+
+    def _from(self, session: str) -> Iterator[SessionState]:
         met = {session}
         forks = list(self._of.get(session, ()))
         while forks:
@@ -48,11 +58,7 @@ class Forks:
                 continue
             met.add(fork.id)
             forks += self._of.get(fork.id, ())
-            # Of one that was erased itself nothing is left.
-            if fork.copied_from is not None and not fork.erased:
-                copied = list(_stretch(self._engine, fork, session))
-                if copied:
-                    yield _copies(fork, copied)
+            yield fork
 
 
 def _stretch(engine: Engine, fork: SessionState, session: str) -> list[Entry]:

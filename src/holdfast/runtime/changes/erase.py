@@ -48,7 +48,7 @@ class Erasure(msgspec.Struct, frozen=True):
     """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries;
     `blobs` counts large parts that go with it: in SQLite, where sessions share them, those that no
     other session has; in PostgreSQL each session has its own. `forks` are sessions that share its
-    past and lose that; `copies` are sessions that lose the messages that came through them to it,
+    past and lose that, forks of forks too; `copies` are sessions that lose the messages that came through them to it,
     and nothing else.
     """
 
@@ -266,7 +266,7 @@ def _looked_up(engine: Engine, some: list[Candidate]) -> list[Doomed]:
             weight.messages,
             weight.bytes,
             weight.blobs,
-            tuple(forks.own(state.id)),
+            tuple(forks.ids(state.id)),
             tuple(sorted(each.state.id for each in carried if each.is_news)),
             state.active_at,
             done=False,
