@@ -1,11 +1,13 @@
 """Reset policies as pure values: when is a new session due? (I-8)"""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bordering import ODD
 from holdfast.domain.reset_policy import Daily, Idle, Policy
 from holdfast.errors import BadArgument
 from worlds import local_ms
@@ -110,3 +112,33 @@ def test_no_policy_is_never_due() -> None:
 def test_a_policy_that_makes_no_sense_is_refused_when_it_is_made(wrong: dict[str, str]) -> None:
     with pytest.raises(BadArgument):
         Daily(**wrong)
+
+
+POLICIES = [Policy(), Idle(hours=1), Daily(), Daily(tz="Pacific/Apia"), Idle(hours=1) | Daily()]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_times_that_are_none_are_refused(policy: Policy) -> None:
+    for odd in [*ODD, "1", 2**63, -(2**63), -math.inf]:
+        for parameter in ("active_at", "now"):
+            times = {"active_at": 1, "now": 1} | {parameter: odd}
+            try:
+                assert policy.due(**times) in (None, "idle", "daily")
+            except BadArgument as refused:
+                assert refused.parameter == parameter
+            else:
+                assert type(odd) in (int, float), odd
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_a_session_may_have_been_active_at_any_time_that_a_store_can_hold(policy: Policy) -> None:
+    for active_at in (-(2**63) + 1, -1, 2**63 - 1):
+        for now in (-62_000_000_000_000, 0, 253_000_000_000_000):
+            assert policy.due(active_at=active_at, now=now) in (None, "idle", "daily")
+
+
+@pytest.mark.parametrize("policy", [Daily(), Policy() | Daily(tz="Pacific/Apia")], ids=repr)
+def test_a_day_that_no_calendar_has_is_refused(policy: Policy) -> None:
+    for now in (-62_000_000_000_001, 253_000_000_000_001, 10**15, 2**62):
+        with pytest.raises(BadArgument, match="`now` takes milliseconds"):
+            policy.due(active_at=0, now=now)

@@ -12,12 +12,23 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from holdfast.domain.arguments import kept, number, shown, text
+from holdfast.domain.arguments import (
+    INTEGER_MAX,
+    Rule,
+    kept,
+    number,
+    refuse,
+    shown,
+    text,
+)
 from holdfast.errors import BadArgument
 
 _IDLE_MAX_DAYS = 365_000
 _hours = number("hours", most=_IDLE_MAX_DAYS * 24)
 _minutes = number("minutes", most=_IDLE_MAX_DAYS * 24 * 60)
+# A calendar has the years 1 to 9999: from here to there it has today, in every time zone, and some
+# days before.
+_CALENDAR_MS = (-62_000_000_000_000, 253_000_000_000_000)
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -25,6 +36,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     def due(self, *, active_at: int, now: int) -> str | None:
         """The reason for a reset, or None. Times are in milliseconds since 1970."""
+        _times(active_at, now)
         return None
 
     def __or__(self, other: "Policy") -> "Policy":
@@ -50,6 +62,7 @@ class Idle(Policy, frozen=True, kw_only=True):
         force_setattr(self, "minutes", kept(_minutes, "minutes", self.minutes))
 
     def due(self, *, active_at: int, now: int) -> str | None:
+        active_at, now = _times(active_at, now)
         idle_ms = (self.hours * 3600 + self.minutes * 60) * 1000
         return "idle" if now - active_at >= idle_ms else None
 
@@ -68,6 +81,8 @@ class Daily(Policy, frozen=True, kw_only=True):
         force_setattr(self, "tz", kept(_name_of_zone, "tz", self.tz))
 
     def due(self, *, active_at: int, now: int) -> str | None:
+        active_at, now = _times(active_at, now)
+        now = kept(_calendar_time, "now", now)
         return "daily" if active_at < self._latest_boundary(now) else None
 
     def _latest_boundary(self, now: int) -> int:
@@ -89,8 +104,35 @@ class Either(Policy, frozen=True):
     other: Policy
 
     def due(self, *, active_at: int, now: int) -> str | None:
+        active_at, now = _times(active_at, now)
         one = self.one.due(active_at=active_at, now=now)
         return one or self.other.due(active_at=active_at, now=now)
+
+
+def _times(active_at: Any, now: Any) -> tuple[Any, Any]:
+    # Any that a store can hold: an imported one may say what it likes.
+    return kept(_any_time, "active_at", active_at), kept(_any_time, "now", now)
+
+
+def _time(first: int, last: int) -> Rule:
+    takes = f"milliseconds since 1970, from {first:,} to {last:,}"
+
+    def check(parameter: str, value: Any) -> float:
+        bare: float | None = None
+        if isinstance(value, int) and not isinstance(value, bool):
+            bare = int.__int__(value)
+        elif isinstance(value, float):
+            bare = float.__float__(value)
+        # In bounds, which nan is not.
+        if bare is not None and first <= bare <= last:
+            return bare
+        raise refuse(parameter, takes, value)
+
+    return check
+
+
+_any_time = _time(-INTEGER_MAX, INTEGER_MAX)
+_calendar_time = _time(*_CALENDAR_MS)
 
 
 def _time_of_day(parameter: str, value: Any) -> str:
