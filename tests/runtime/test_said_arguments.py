@@ -7,8 +7,7 @@ import json
 import pytest
 
 import holdfast
-from holdfast.domain.approval import digests_of, judge_call
-from holdfast.domain.call_arguments import read_arguments
+from holdfast.domain.approval import digests_of, judge_call, read_arguments
 from holdfast.domain.message import DEPTH_MAX
 from holdfast.domain.turn import Ask
 from holdfast.exporters.export import FORMATS as EXPORTED

@@ -10,11 +10,11 @@ started or finished in a turn is not started again in it.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from holdfast.domain.call_arguments import canonical
+from holdfast.domain.message import freeze
 from holdfast.domain.turn import Ask, Place
 
 Here = Literal["started", "done"]
@@ -40,11 +40,10 @@ def digests_of(name: str, arguments: str) -> tuple[str, ...]:
     """What an approval of this call may be bound to: first its name and what its arguments say,
     however they are spaced; then what releases before this one noted, the very text.
     """
-    said = canonical(arguments)
-    spelled = [said, arguments]
-    if said == "{}":
-        spelled.append("")
-    return tuple(_digest(name, each) for each in dict.fromkeys(spelled))
+    said = _canonical(arguments)
+    # An approval of no arguments was for empty text.
+    spelled = [said, arguments, ""] if said == "{}" else [said, arguments]
+    return tuple(_digest(name, each) for each in spelled)
 
 
 def _digest(name: str, arguments: str) -> str:
@@ -52,6 +51,44 @@ def _digest(name: str, arguments: str) -> str:
 
     # A model may say half of a character, and its call must still be asked about.
     return sha256(f"{name}\n{arguments}".encode(errors="surrogatepass")).hexdigest()
+
+
+def read_arguments(text: str) -> Any:
+    """What a call's arguments say: `{}` where they are blank, and their value where they are JSON in
+    one way only and a caller could give it to `Turn.call`; otherwise the text itself. A JSON string
+    stays as it was said, for its value would be taken for other text. So what a tool is handed is
+    what was approved: to `Turn.call`, the text and what it is read as are the same call.
+    """
+    value, _ = _read(text)
+    return text if isinstance(value, str) else value
+
+
+def _canonical(text: str) -> str:
+    """The arguments as we would write them: the same for a text and for what it is read as, and
+    another one for whatever means something else.
+    """
+    return _read(text)[1]
+
+
+def _read(text: str) -> tuple[Any, str]:
+    if not text or text.isspace():
+        return {}, "{}"
+    import json  # not before there is a call to be read
+
+    try:
+        value = json.loads(text, object_pairs_hook=_unambiguous)
+        return value, freeze(value).decode()
+    except Exception:
+        # Cut off or never JSON, a key twice, numbers or depths that can't be frozen: then the text
+        # is what counts, and it is for the tool to complain.
+        return text, text
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is there twice")
+    return value
 
 
 def judge_call(

@@ -5,7 +5,7 @@ words.
 import json
 from datetime import datetime
 
-from holdfast.domain.call_arguments import read_arguments
+from holdfast.domain.approval import read_arguments
 from holdfast.domain.message import Call, Image, Other, Part, Refusal, Thinking, Usage
 
 # What a call has come to, for people.

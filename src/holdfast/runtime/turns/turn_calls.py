@@ -4,8 +4,7 @@ in a turn now (I-22).
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from holdfast.domain.approval import digests_of
-from holdfast.domain.call_arguments import read_arguments
+from holdfast.domain.approval import digests_of, read_arguments
 from holdfast.domain.log.fold import Log
 from holdfast.domain.message import Call
 from holdfast.domain.repair import StoredMessage, calls_of, pair
