@@ -50,7 +50,7 @@ def _value(type_):
 
 KEPT = {"opened": {"key", "previous", "parent"}, "erased": {"reason"}}
 """Words that stay, by kind: a session's key and relations, and why it was erased."""
-IDS = {"takes", "brought", "session", "returns", "messages", "moved", "owed", "message", "to"}
+IDS = {"takes", "brought", "session", "returns", "messages", "moved", "owed", "message", "to", "at"}
 """Fields that hold ids that we minted."""
 
 

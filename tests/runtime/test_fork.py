@@ -40,6 +40,8 @@ def spent(session: Session) -> tuple[int, int]:
     return usage.input, usage.output
 
 
+HIDDEN = {"visible_to_model": False}
+
 # Nothing is copied
 # ---------------------------------------------------------------------------------------------------
 
@@ -264,6 +266,41 @@ def test_a_message_that_waited_its_turn_can_be_forked_at(
     talk(fork, "next")
     assert_valid(fork)
     assert_same_everywhere(path, fork)
+
+
+def test_a_fork_at_a_message_has_the_labels_that_it_was_accepted_with(
+    path: Path, store: Store, session: Session
+) -> None:
+    """I-13: they were stored together; those that it got later are the parent's alone."""
+    seen = store.accept("k", "What's this?", labels={"files": ["a.png"]}).message_id
+    hidden = store.accept("k", "a secret", labels={"visible_to_model": False}).message_id
+    with session.turn() as turn:
+        turn.say("A lighthouse.")
+    session.label(seen, later=True)
+    for at, labels in ((seen, [{"files": ["a.png"]}]), (hidden, [{"files": ["a.png"]}, HIDDEN])):
+        fork = session.fork(at=at)
+        assert [message.labels for message in fork.transcript()] == labels
+        assert texts(fork) == ["What's this?"]
+        assert_same_everywhere(path, fork)
+
+
+def test_a_fork_at_a_message_that_came_from_elsewhere_has_its_labels(
+    path: Path, store: Store, session: Session
+) -> None:
+    """Taken from another session's inbox, or carried along by a reset: in what order ever."""
+    receipts = [store.accept("in", f"{n}", labels={"n": n}) for n in range(2)]
+    with session.turn(take=receipts) as turn:
+        turn.say("both")
+    fork = session.fork(at=receipts[0].message_id)
+    assert [message.labels for message in fork.transcript()] == [{"n": 0}]
+    for n in range(2):
+        store.accept("k", f"waits {n}", labels={"n": n})
+    carried = store.reset("k", reason="anew")
+    first = carried.pending()[0].id
+    assert [message.labels for message in carried.fork(at=first).transcript()] == [{"n": 0}]
+    with carried.turn() as turn:
+        turn.say("both")
+    assert_same_everywhere(path, session, carried)
 
 
 @pytest.mark.parametrize("deed", ["record", "compact", "rewind"])

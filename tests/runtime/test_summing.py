@@ -188,6 +188,35 @@ def test_a_turn_tells_whom_it_answers(where):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["accept", "turn"])
+def test_a_turn_that_takes_what_a_killed_one_gave_back_tells_whom_it_answers(where, how):
+    script = """
+        import holdfast, os
+        store = holdfast.open(sys.argv[1])
+        if sys.argv[2] == "accept":
+            store.accept("k", "hello", reply_to="ann")
+            turn = store.turn("k", lease_s=1)
+        else:
+            turn = store.turn("k", "hello", reply_to="ann", lease_s=1)
+        turn.__enter__()
+        os._exit(1)
+    """
+    with child(script, where, how) as writer:
+        writer.end(code=1)
+    with holdfast.open(where) as store:
+        session = store.session("k")
+        with session.turn() as turn:
+            turn.say("yes")
+        with session.turn("bob") as turn:
+            turn.say("and you")
+        addresses = ["ann", "ann", None]
+        assert [turn.reply_to for turn in session.turns()] == addresses
+        first = session.turns()[0].number
+        assert [turn.reply_to for turn in session.turns(after=first)] == addresses[1:]
+        assert [owed.reply_to for owed in store.outbox()] == ["ann"]
+
+
+@pytest.mark.slow
 def test_turns_that_were_cut_by_a_kill_are_listed_as_running_until_somebody_looks(where):
     """What a gateway asks first after a restart, without walking all sessions: what was cut, how
     much of it was shown, and whom it answers.

@@ -75,11 +75,16 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opened(Note, frozen=True):
+    """`at`: the message that a fork parts at, where labels that it was stored with stand between
+    the two.
+    """
+
     key: str | None = None
     epoch: int = 1
     previous: str | None = None
     parent: str | None = None
     parent_seq: int | None = None
+    at: str | None = None
 
 
 class TurnStarted(Note, frozen=True):
@@ -186,7 +191,9 @@ class Compacted(Note, frozen=True):
 
 
 class Labelled(Note, frozen=True):
-    """`seq` is the message's: a load that begins after it can tell whether it matters."""
+    """`seq` is the message's: a load that begins after it can tell whether it matters. It is 0 where
+    both are stored together.
+    """
 
     message: str
     labels: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from holdfast.domain.entry import (
 from holdfast.domain.message import MessageNote, Note
 
 _STAYS: dict[str, tuple[str, ...]] = {
-    "opened": ("key", "epoch", "previous", "parent", "parent_seq"),
+    "opened": ("key", "epoch", "previous", "parent", "parent_seq", "at"),
     "message": ("role", "late", "usage"),
     "turn": ("takes", "brought"),
     "take": ("takes", "brought", "session"),

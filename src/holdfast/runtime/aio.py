@@ -258,8 +258,8 @@ class AsyncSession:
     async def fork(
         self, at: str | None = None, key: str | None = None
     ) -> "AsyncSession":
-        """Makes a new session that shares the past of this one, up to message `at` or all of it,
-        without copying it.
+        """Makes a new session that shares the past of this one, up to message `at`, with the labels
+        that it was accepted with, or all of it, without copying it.
         """
         return AsyncSession(await arun(fork(self._log, at=at, key=key)))
 

@@ -226,8 +226,8 @@ class Session:
         run(rewind(self._log, to_message))
 
     def fork(self, at: str | None = None, key: str | None = None) -> "Session":
-        """Makes a new session that shares the past of this one, up to message `at` or all of it,
-        without copying it.
+        """Makes a new session that shares the past of this one, up to message `at`, with the labels
+        that it was accepted with, or all of it, without copying it.
         """
         return Session(run(fork(self._log, at=at, key=key)))
 

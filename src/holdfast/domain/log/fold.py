@@ -473,7 +473,8 @@ class Log:
         What waits there is answered there. Only if they part at a message that still waited then,
         it stands here, and what waited before it.
         """
-        if note.parent_seq in seqs_of(self._inbox.values()):
+        parts_at_one = note.parent_seq in seqs_of(self._inbox.values())
+        if parts_at_one or note.at in self._inbox:
             for seen in self._inbox.values():
                 self._joined.add(seen.seq)
                 self._place(seen)

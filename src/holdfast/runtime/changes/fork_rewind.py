@@ -7,7 +7,7 @@ of it.
 
 from functools import partial
 
-from holdfast.domain.entry import Opened, Rewound, note_of
+from holdfast.domain.entry import Entry, Opened, Rewound, legible_note, note_of
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.path import back_to
 from holdfast.engine.protocol import Opening, Refused, Write, state_after
@@ -92,6 +92,24 @@ def _before_waiting(session: SessionLog, head: int) -> int:
         head -= 1
 
 
+def _with_its_labels(session: SessionLog, message: Entry) -> int:
+    """The seq of the last of the labels that a message was stored with; its own if there are
+    none.
+    """
+    seq = message.seq
+    while page := session.page(seq, 1):
+        if _labelled_at_once(page[0]) != message.id.hex():
+            break
+        seq += 1
+    return seq
+
+
+def _labelled_at_once(entry: Entry) -> str | None:
+    """The message that these labels were stored with; None if it is something else."""
+    note = legible_note(entry) if entry.kind == "label" else None
+    return None if note is None or note.seq else str(note.message)
+
+
 def _next_epoch(session: SessionLog, key: str) -> Plan[int]:
     # The key may be taken before the commit: then this epoch is not the next one any
     # more, and the engine refuses it.
@@ -105,15 +123,20 @@ def _next_epoch(session: SessionLog, key: str) -> Plan[int]:
 
 
 def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLog]:
-    """A new session that shares this one's past up to message `at`, or all of it."""
+    """A new session that shares this one's past up to message `at`, with the labels that it came
+    with, or all of it.
+    """
     state = yield from settle_if_dead(session)
+    parts_at = None
     if at is None:
         head = yield from read(lambda: _before_waiting(session, state.head))
     else:
         found = yield from read(partial(find, session, at))
         if found is None:
             raise no_message(at)
-        head = found.seq
+        head = yield from read(partial(_with_its_labels, session, found))
+        # Nearly always it is the last that they share, which tells it all the same.
+        parts_at = at if head > found.seq else None
     epoch = 1
     if key is not None:
         epoch = yield from _next_epoch(session, key)
@@ -125,7 +148,8 @@ def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[Sessio
     )
     branch = session.other(state_after(mint_session(session.world), opening))
     opened = branch.draft(
-        "opened", Opened(key, epoch, parent=session.id, parent_seq=head)
+        "opened",
+        Opened(key, epoch, parent=session.id, parent_seq=head, at=parts_at),
     )
     outcome = yield from wait_for(
         session.engine.submit((Write(branch.id, (opened,), open=opening),))

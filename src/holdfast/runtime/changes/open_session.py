@@ -26,7 +26,7 @@ from holdfast.runtime.clock import mint_session
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, wait_for
-from holdfast.runtime.turns.bring import labels_of
+from holdfast.runtime.turns.bring import labels_of, with_labels
 from holdfast.runtime.turns.recovery import settle, settle_if_dead
 
 # An id that is not unique is told with these, for a person to choose from.
@@ -208,13 +208,15 @@ def successor(
     # it along.
     if state is not None and (waiting or not state.ended):
         old = store.session_log(state)
+        messages = []
         for each in waiting:
             carried = old.again(each.message)
             if carried is None:
                 return None
-            drafts.append(carried)
+            messages.append(carried)
         if waiting:
-            drafts += labels_of(session, state.id, waiting)
+            labels = labels_of(session, state.id, waiting)
+            drafts += with_labels(messages, labels)
         closing = (_closing(old, state, waiting, reason, session.id),)
     # Their seqs are those of the old log; with 0 each gets that of its draft in the new
     # one. Whoever waits with a message goes on waiting.

@@ -4,6 +4,7 @@ Sums are derived: nothing stores them. A handle remembers how far it has added, 
 costs only what is new.
 """
 
+from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
@@ -106,7 +107,7 @@ def info(session: SessionLog, state: SessionState) -> SessionInfo:
 def turns(session: SessionLog, *, after: int, limit: int | None) -> list[TurnInfo]:
     """The turns with numbers above `after`, in order."""
     found: dict[int, TurnInfo] = {}
-    asked: dict[str, str] = {}
+    asked = _Addresses()
     seq = 0
     while page := session.page(seq, bodies=False):
         seq = page[-1].seq
@@ -119,10 +120,31 @@ def turns(session: SessionLog, *, after: int, limit: int | None) -> list[TurnInf
             elif entry.kind == "message":
                 address = note_of("message", entry.note).reply_to
                 if address is not None:
-                    asked[entry.id.hex()] = address
+                    asked.waiting[entry.id.hex()] = address
     # Turns start in the order of their numbers, but for those that a fork took over.
     numbers = sorted(found)[:limit]
     return [found[number] for number in numbers]
+
+
+class _Addresses:
+    """Where answers to messages go that came in outside a turn, as long as a turn may take them:
+    what a turn has taken, it may give back with its end.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, str] = {}
+        self._taken: dict[int, dict[str, str]] = {}
+
+    def take(self, number: int, ids: Iterable[str]) -> list[str]:
+        """The addresses of those that this turn takes, in their order."""
+        taken = {id: self.waiting.pop(id) for id in ids if id in self.waiting}
+        self._taken.setdefault(number, {}).update(taken)
+        return list(taken.values())
+
+    def give_back(self, number: int, ids: Iterable[str]) -> None:
+        """The turn is over, and another one takes these."""
+        taken = self._taken.pop(number, {})
+        self.waiting.update((id, taken[id]) for id in ids if id in taken)
 
 
 def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
@@ -136,11 +158,9 @@ def _part(found: dict[int, TurnInfo], opened: Entry) -> None:
 
 
 def _add_to_turn(
-    session: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: dict[str, str]
+    session: SessionLog, found: dict[int, TurnInfo], entry: Entry, asked: _Addresses
 ) -> None:
-    """Adds what an entry says of its turn. `asked`: the addresses of messages that came in outside
-    a turn.
-    """
+    """Adds what an entry says of its turn."""
     number = entry.turn
     assert number is not None
     if entry.kind == "turn":
@@ -160,14 +180,14 @@ def _add_to_turn(
         addresses = [known.reply_to]
         if entry.kind == "turn":
             addresses.append(note.reply_to)
-        for id in note.takes:
-            addresses.append(asked.pop(id, None))
+        addresses += asked.take(number, note.takes)
         found[number] = replace(
             known,
             messages=known.messages + len(note.takes),
             reply_to=_first(*addresses),
         )
     elif known.end is None:
+        asked.give_back(number, note.returns)
         found[number] = replace(
             known,
             ended_at=entry.at,

@@ -93,16 +93,18 @@ class Takers:
                         self._settled.add(id)
             elif entry.kind == "closed":
                 self._waiting.difference_update(note_of("closed", entry.note).moved)
-            elif entry.kind == "opened" and opened_of(entry).parent is not None:
-                self._part()
+            elif entry.kind == "opened":
+                opened = opened_of(entry)
+                if opened.parent is not None:
+                    self._part(opened.at or self._last)
             self._last = entry.id.hex()
         self._read_to = entries[-1].seq
 
-    def _part(self) -> None:
+    def _part(self, at: str | None) -> None:
         """A session that shares this past begins here. What waits is answered in the other; only
         where they part at a message that waits, that stands here, and what waits before it.
         """
-        if self._last not in self._waiting:
+        if at not in self._waiting:
             self._theirs |= self._waiting
         self._settled |= self._waiting
         self._waiting.clear()

@@ -118,6 +118,7 @@ def _vet_names(kind: str, note: Any) -> None:
         names = () if _TURN.fullmatch(note.owed) else (note.owed,)
     elif kind == "opened":
         vet_key(note.key)
+        names = () if note.at is None else (note.at,)
         for session in filter(None, (note.previous, note.parent)):
             vet_session_id(session)
     elif kind in ("turn", "take"):

@@ -81,7 +81,7 @@ def bring(
         labels += labels_of(session, id, leaves)
         leaving.append(_leaving(session, id, leaves))
     messages = [drafts[id] for id in origins]
-    return Brought((*messages, *labels), tuple(leaving), origins, found)
+    return Brought(with_labels(messages, labels), tuple(leaving), origins, found)
 
 
 def is_free(
@@ -182,6 +182,19 @@ def labels_of(
             raw = noted(replace(note, seq=0))
             found.append(Draft("label", None, id, entry.at, raw))
     return found
+
+
+def with_labels(
+    messages: Sequence[Draft], labels: Sequence[Draft]
+) -> tuple[Draft, ...]:
+    """These messages, each with its labels right behind it: a fork that ends with it has them."""
+    own: dict[str, list[Draft]] = {}
+    for label in labels:
+        own.setdefault(note_of("label", label.note).message, []).append(label)
+    found: list[Draft] = []
+    for message in messages:
+        found += [message, *own.get(message.id.hex(), ())]
+    return tuple(found)
 
 
 def _leaving(session: SessionLog, place: str, leaves: Sequence[Waiting]) -> Write:
