@@ -5,7 +5,6 @@ A file can say anything, so all of it is vetted before any of it is stored: it i
 from beginning to end, and what can't be read later is refused then, with its place.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,11 +14,18 @@ from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.references import References
 from holdfast.domain.message import freeze
-from holdfast.errors import Damaged, StoreUnavailable
-from holdfast.importers.jsonl import lines, parsed_line
+from holdfast.engine.protocol import OwedReply
+from holdfast.errors import Damaged, InvalidMessage, StoreUnavailable
+from holdfast.importers.jsonl import RawLine, lines, parsed_line
 from holdfast.importers.values import JsonObject
 from holdfast.runtime.transfer.compare_logs import Page, paged, with_last
-from holdfast.runtime.transfer.vet import vet_entry, vet_key, vet_log, vet_session_id
+from holdfast.runtime.transfer.vet import (
+    vet_debt,
+    vet_entry,
+    vet_key,
+    vet_log,
+    vet_session_id,
+)
 
 VERSION = 1
 PAGE = 500
@@ -114,7 +120,11 @@ def read_header(path: Path) -> ExportHeader:
         header = msgspec.convert(value, ExportHeader)
         vet_session_id(header.session.get("id"))
         vet_key(header.session.get("key"))
-    except (msgspec.ValidationError, Damaged) as error:
+        # Whether or not they will be owed here: a file is sound or it is not.
+        for owed in header.standing.outbox:
+            vet_debt(owed_reply(owed, header.session["id"]))
+    # A half of a character where a number should be is a UnicodeError to msgspec.
+    except (msgspec.MsgspecError, ValueError, TypeError, Damaged) as error:
         why = problem or (error.problem if isinstance(error, Damaged) else error)
         raise damaged(
             f"{path}, line 1", f"this is no session that was written out ({why})"
@@ -125,6 +135,12 @@ def read_header(path: Path) -> ExportHeader:
             where=str(path), problem=problem, remedy="Update Holdfast"
         )
     return header
+
+
+def owed_reply(line: OwedLine, session: str) -> OwedReply:
+    """The reply that a line tells of; `ValueError` when its id is none."""
+    id = bytes.fromhex(line.id)
+    return OwedReply(id, session, line.turn, line.reply_to, line.at)
 
 
 def damaged(where: str, problem: str) -> Damaged:
@@ -169,7 +185,7 @@ def entries_of(path: Path) -> Iterator[Entry]:
         try:
             # msgspec refuses halves of characters, which JSON of others may hold (FAULTS H7).
             is_odd = _SURROGATE in line.raw.lower()
-            read = _slowly(line.raw) if is_odd else _line.decode(line.raw)
+            read = _slowly(line) if is_odd else _line.decode(line.raw)
             entry = Entry(
                 read.seq,
                 read.kind,
@@ -185,6 +201,7 @@ def entries_of(path: Path) -> Iterator[Entry]:
             raise damaged(f"{path}, line {line.number}", error.problem) from None
         except (
             msgspec.MsgspecError,
+            InvalidMessage,
             ValueError,
             KeyError,
             TypeError,
@@ -195,9 +212,11 @@ def entries_of(path: Path) -> Iterator[Entry]:
             ) from None
 
 
-def _slowly(raw: bytes) -> EntryLine:
+def _slowly(line: RawLine) -> EntryLine:
     """A line with halves of characters in it, which are frozen again as they were."""
-    value = json.loads(raw)
+    value, problem = parsed_line(line)
+    if problem:
+        raise ValueError(problem)
     for name in ("note", "body"):
         value[name] = msgspec.Raw(freeze(value[name]))
     return EntryLine(*[value[name] for name in EntryLine.__struct_fields__])

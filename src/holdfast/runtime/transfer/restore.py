@@ -60,13 +60,13 @@ from holdfast.runtime.transfer.exported_file import (
     SessionLine,
     damaged,
     entries_of,
+    owed_reply,
     read_header,
     vet_file,
 )
 from holdfast.runtime.transfer.import_store import ImportedStore
 from holdfast.runtime.transfer.restored_ids import RestoredIds
 from holdfast.runtime.transfer.shared_past import has_lost_words, is_past_of
-from holdfast.runtime.transfer.vet import vet_debt
 
 AT_ONCE_BYTES = 64 << 20
 """So much is brought in one commit."""
@@ -394,11 +394,7 @@ class _Restoring:
                 and owed.turn in self._over
                 and owed.reply_to in self._addresses
             ):
-                debt = OwedReply(
-                    _bytes(owed.id), self._id, owed.turn, owed.reply_to, owed.at
-                )
-                vet_debt(debt)
-                yield debt
+                yield owed_reply(owed, self._id)
 
 
 def _pieces(entries: Iterable[Entry]) -> Iterator[Page]:
@@ -427,10 +423,3 @@ def _unfinished(piece: Page) -> int | None:
     """The number of the turn that is not over at the end of these entries."""
     end = between_turns(piece)
     return piece[end].turn if end < len(piece) else None
-
-
-def _bytes(digits: str) -> bytes:
-    try:
-        return bytes.fromhex(digits)
-    except ValueError:
-        return b""

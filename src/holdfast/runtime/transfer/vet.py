@@ -161,6 +161,7 @@ def _vet_places(entry: Entry, note: Any) -> None:
 
 def _read_edit(edit: Edit) -> None:
     # As a view will read it, and as it will be stored again.
+    registry.get(edit.note.format).note(edit.payload)
     registry.get(edit.note.format).read(edit.payload)
     freeze(edit.payload)
 
@@ -181,6 +182,7 @@ def _vet_body(entry: Entry, note: Any) -> None:
             _read(lambda: registry.read(note.format, entry.body), "its body")
             _insist(said.plain or not note.plain, "its note says less than its body")
         elif entry.kind == "compaction":
+            _read(lambda: registry.get(USUAL_FORMAT).note(payload), "its summary")
             _read(lambda: registry.read(USUAL_FORMAT, entry.body), "its summary")
     else:
         _insist(entry.kind == "compaction" or note.erased, "it has no body")
