@@ -2,8 +2,12 @@
 left lying about.
 """
 
+import errno
 import os
+import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +148,33 @@ def test_a_temporary_folder_that_gets_full_meanwhile_is_told_as_such(
 
     monkeypatch.setattr(private_copy, "open", full, raising=False)
     with pytest.raises(private_copy.NoRoom, match="no room for a private copy"):
+        private_copy.PrivateCopy(goose)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_limit_of_files_is_told_as_such(goose: Path, temporary: Path, tmp_path: Path) -> None:
+    """Nothing is wrong with a store that is larger than what this process may write."""
+    for words in (["doctor", goose], ["import", goose, "--into", tmp_path / "agent.db"]):
+        line = shlex.join([sys.executable, "-m", "holdfast.cli.main", *map(str, words)])
+        done = subprocess.run(
+            ["sh", "-c", f"ulimit -f 16; exec {line}"], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 5, done
+        assert "no room for a private copy" in done.stderr and "ulimit -f" in done.stderr
+        assert "damaged" not in done.stderr + done.stdout
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_limit_of_files_that_shows_only_while_it_is_copied_is_told_as_such(
+    goose: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system may have a limit of its own."""
+
+    def too_large(source: Path, target: Path) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(private_copy, "_copy_file", too_large)
+    with pytest.raises(private_copy.NoRoom, match="may not write a file of that size"):
         private_copy.PrivateCopy(goose)
     assert list(temporary.iterdir()) == []
 

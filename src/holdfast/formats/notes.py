@@ -11,6 +11,9 @@ from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
 from holdfast.formats.reading import is_blank, is_json, text
 
+_NOTED_LESS = ("openai.responses",)
+"""Formats whose notes of an earlier release know only calls that name their tool."""
+
 
 def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
     """The note of a message that is more than words."""
@@ -36,6 +39,24 @@ def note_of(name: str, role: Role, pieces: Sequence[Piece]) -> MessageNote:
         # `all` of no results is true, and a message without any has not failed.
         failed=bool(results) and all(result.error for result in results),
     )
+
+
+def disagreement(note: MessageNote, said: MessageNote) -> str | None:
+    """What the note of a message says otherwise than its payload, whose own note is `said`; None
+    when the two agree. Repair and writers go by the note, and find what it names in the payload.
+    """
+    if note.plain and not said.plain:
+        return "its note says less than its body"
+    if note.role != said.role:
+        return f"its note is of role {note.role}, and its body of role {said.role}"
+    if note.answers != said.answers:
+        return "its note answers other calls than its body"
+    noted, made = (
+        [(call.id, call.name) for call in each.calls] for each in (note, said)
+    )
+    if said.format in _NOTED_LESS:
+        made = [call for call in made if call in noted]
+    return None if noted == made else "its note has other calls than its body"
 
 
 def check_role(payload: Any, roles: dict[str, Role]) -> Role:

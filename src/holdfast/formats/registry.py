@@ -4,13 +4,14 @@ programs use one.
 
 from importlib import import_module
 
-from holdfast.domain.message import thaw
+from holdfast.domain.message import MessageNote, Payload, thaw
 from holdfast.domain.repair import Piece
 from holdfast.errors import Damaged, InvalidMessage
 from holdfast.formats.format import Format
+from holdfast.formats.notes import disagreement
 from holdfast.formats.sdk_objects import plain
 
-__all__ = ["get", "is_known", "known", "plain", "read", "register"]
+__all__ = ["get", "insist_on", "is_known", "known", "plain", "read", "register"]
 
 _OWN = {
     "acp": ("holdfast.formats.acp.messages", "Acp"),
@@ -74,6 +75,28 @@ def register(format: Format) -> None:
 
 def read(format_name: str, body: bytes) -> list[Piece]:
     """A frozen payload as pieces: what repair and formats use for messages of any format."""
+    payload = _thawed(format_name, body)
+    return get(format_name).read(payload)
+
+
+def insist_on(note: MessageNote, body: bytes) -> None:
+    """`Damaged`, with what is wrong, unless a stored body can be read and is what its note says."""
+    payload = _thawed(note.format, body)
+    format = get(note.format)
+    try:
+        said = format.note(payload)
+        format.read(payload)
+    # A format may trip over what it has not noted itself in any way.
+    except Exception as error:
+        why = error.problem if isinstance(error, InvalidMessage) else repr(error)
+        told = f"it is no message in the format `{note.format}` ({why})"
+        raise Damaged(where="a payload", problem=told) from error
+    problem = disagreement(note, said)
+    if problem is not None:
+        raise Damaged(where="a payload", problem=problem)
+
+
+def _thawed(format_name: str, body: bytes) -> Payload:
     payload = thaw(body)
     # These are bytes from the store, not an argument: what is wrong with them is
     # damage, and `InvalidMessage` would blame the caller.
@@ -88,4 +111,4 @@ def read(format_name: str, body: bytes) -> list[Piece]:
             where="a payload",
             problem=f"`{format_name[:40]}` is not a format that this release knows",
         )
-    return get(format_name).read(payload)
+    return payload

@@ -37,7 +37,7 @@ _DEPTH_MAX = 64
 _NAME_MAX = 240
 SQLITE_MAGIC = b"SQLite format 3\x00"
 PREFIX = "holdfast-private-"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Device and inode of a file, which are its identity, and behind them its size and its time.
 Stamp = tuple[int, ...]
 
@@ -45,11 +45,13 @@ Stamp = tuple[int, ...]
 class NoRoom(OSError):
     """There is no room for a private copy. Nothing is wrong with the store."""
 
-    def __init__(self, folder: str, problem: str) -> None:
-        sentence = (
-            f"There is no room for a private copy ({problem}); free some, or set TMPDIR to "
-            "another folder"
-        )
+    def __init__(
+        self,
+        folder: str,
+        problem: str,
+        remedy: str = "free some, or set TMPDIR to another folder",
+    ) -> None:
+        sentence = f"There is no room for a private copy ({problem}); {remedy}"
         super().__init__(errno.ENOSPC, sentence, folder)
 
 
@@ -72,7 +74,7 @@ class PrivateCopy:
             self._folder = OwnFolder(PREFIX)
         except OSError as error:
             if error.errno in _FULL:
-                raise NoRoom(tempfile.gettempdir(), "it is full") from error
+                raise _no_room(error) from error
             raise StoreUnavailable(
                 where=tempfile.gettempdir(),
                 problem=f"a private copy can't be made ({error.strerror})",
@@ -88,7 +90,7 @@ class PrivateCopy:
                 raise
             # The disk may fill up while the copy is made: that says nothing of the store.
             if error.errno in _FULL:
-                raise NoRoom(tempfile.gettempdir(), "it is full") from error
+                raise _no_room(error) from error
             problem = f"it can't be read ({error.strerror or error})"
             remedy = "Check the path and its rights"
             raise StoreUnavailable(
@@ -183,13 +185,19 @@ class PrivateCopy:
         return False
 
     def _insist_on_room(self, files: Iterable[Path]) -> None:
-        needed = 0
+        needed = largest = 0
         for file in files:
             found = _stamp(file)
             if found is not None:
-                needed += found[2]
                 # SQLite makes an index of the log beside the copy.
-                needed += INDEX_BYTES if is_sqlite(file) else 0
+                index = INDEX_BYTES if is_sqlite(file) else 0
+                needed += found[2] + index
+                largest = max(largest, found[2], index)
+        limit = _file_bytes_max()
+        if limit is not None and largest > limit:
+            raise _too_large(
+                f"a file of {largest:,} bytes is needed, and this process may write {limit:,}"
+            )
         free = shutil.disk_usage(self._folder.path).free
         if needed > free:
             raise NoRoom(
@@ -205,6 +213,28 @@ class PrivateCopy:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _no_room(error: OSError) -> NoRoom:
+    if error.errno == errno.EFBIG:
+        return _too_large("this process may not write a file of that size")
+    return NoRoom(tempfile.gettempdir(), "it is full")
+
+
+def _too_large(problem: str) -> NoRoom:
+    return NoRoom(
+        tempfile.gettempdir(), problem, "raise the limit of files, `ulimit -f`"
+    )
+
+
+def _file_bytes_max() -> int | None:
+    """How large a file this process may write; None where nobody has set a limit."""
+    try:
+        import resource
+    except ImportError:
+        return None  # not on this system
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _name_of(source: Path) -> str:

@@ -20,6 +20,7 @@ from holdfast.engine.sqlite.maintenance.damage import bare_states
 from holdfast.engine.sqlite.row_codec import ODD_VALUES, UNREADABLE
 from holdfast.engine.store_info import Problem
 from holdfast.errors import Damaged, OperatorNeeded
+from holdfast.formats import registry
 from holdfast.importers.private_copy import PrivateCopy, is_sqlite, read_start
 
 PAGE = 500
@@ -265,10 +266,14 @@ def _wrong(entry: Entry) -> str | None:
         return ODD_VALUES
     # Decoded and thrown away: that it can be is all that is asked.
     try:
-        if entry.note:
-            note_of(entry.kind, entry.note)
+        note = note_of(entry.kind, entry.note) if entry.note else None
         if entry.body:
             thaw(entry.body)
+        # Of a format that this release does not know it keeps what is there.
+        if entry.kind == "message" and entry.body:
+            note = note or note_of(entry.kind, entry.note)
+            if registry.is_known(note.format) and not note.erased:
+                registry.insist_on(note, entry.body)
     except Damaged as error:
         return error.problem
     except (KeyError, ValueError) as error:

@@ -89,9 +89,8 @@ class Outline:
                 silent.pop(turn.number, None)
             # All of a turn stand next to each other in the natural order.
             found[-1].messages.append(seen)
-        if not silent:
-            return found
-        found += [Section(turn, []) for turn in silent.values()]
+        # One of which nothing but its end is there has no place, and nothing to show.
+        found += [Section(turn, []) for turn in silent.values() if turn.seq]
         return sorted(found, key=lambda section: section.begins)
 
     def answered(self) -> set[str]:

@@ -64,7 +64,7 @@ def _read(entry: Entry, *, bodies: bool) -> None:
     if not entry.body and entry.kind != "message":
         return
     if entry.kind == "message" and bodies and not note.erased:
-        registry.read(note.format, entry.body)
+        registry.insist_on(note, entry.body)
     elif entry.kind == "compaction":
         registry.read(USUAL_FORMAT, entry.body)
     elif entry.kind == "instructions" and not isinstance(thaw(entry.body), str):

@@ -178,9 +178,7 @@ def _vet_body(entry: Entry, note: Any) -> None:
         # What can be read and not be written again would fail a later fork or copy.
         _read(lambda: freeze(payload), "its body")
         if entry.kind == "message" and not note.erased:
-            said = _read(lambda: registry.get(note.format).note(payload), "its body")
-            _read(lambda: registry.read(note.format, entry.body), "its body")
-            _insist(said.plain or not note.plain, "its note says less than its body")
+            registry.insist_on(note, entry.body)
         elif entry.kind == "compaction":
             _read(lambda: registry.get(USUAL_FORMAT).note(payload), "its summary")
             _read(lambda: registry.read(USUAL_FORMAT, entry.body), "its summary")
@@ -197,9 +195,22 @@ def vet_log(log: Log, page: Sequence[Entry], *, is_last: bool) -> None:
     entries = [
         replace(entry, body=b"") for entry in page if entry.kind != "instructions"
     ]
+    _vet_ends(log, page)
     _read(lambda: log.add(entries), "the log")
     if is_last:
         _read(lambda: log.visible, "the log")
+
+
+def _vet_ends(log: Log, page: Sequence[Entry]) -> None:
+    """A turn ends once, after its start (I-6)."""
+    running = {number for number, turn in log.turns.items() if turn.end is None}
+    for entry in page:
+        if entry.kind == "turn":
+            running.add(entry.turn or 0)
+        elif entry.kind == "end":
+            problem = f"entry {entry.seq} ends turn {entry.turn}, which does not run"
+            _insist(entry.turn in running, problem)
+            running.discard(entry.turn or 0)
 
 
 def _read(work: Callable[[], Any], what: str) -> Any:

@@ -105,7 +105,7 @@ class SearchFeed:
                 # damaged cells hide no other message
                 facets = " ".join(_facets(number, _name(tenant), _name(key), words))
                 volumes[n // VOLUME].append((n, spaced(words.text), facets))
-                times[n // VOLUME].append(at)
+                times[n // VOLUME].append(at if type(at) is int else 0)
         for volume, added in volumes.items():
             connection.execute(SEARCH["add_words_table"].format(volume=volume))
             connection.execute(
