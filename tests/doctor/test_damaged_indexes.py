@@ -152,3 +152,20 @@ def test_sessions_whose_rows_are_lost_are_known_by_their_entries(path: Path) -> 
     before = rows(path)
     damage(path, "session", zeroed)
     assert rows(healed(path)) == before, "ids, tenants and keys are in the indexes"
+
+
+@pytest.mark.parametrize(("byte", "bit"), [(5, 8), (6, 1)], ids=["seq", "row"])
+def test_a_copy_does_not_believe_a_damaged_index(path: Path, byte: int, bit: int) -> None:
+    """The session is told, and is not copied as something that it is not; the others are."""
+    damage(path, "entry_by_seq", flipped(5, byte, bit))
+    copied = holdfast.copy(path, path.parent / "copy.db")
+    with holdfast.open(path) as store:
+        [apart] = copied.differences
+        assert apart.session_id == store.session("two").id and "index" in apart.problem
+    assert copied.sessions == 2
+
+
+def test_a_copy_tells_of_sessions_that_an_index_hides(path: Path) -> None:
+    damage(path, "sqlite_autoindex_session_1", lambda page: page.__setitem__(4, page[4] ^ 1))
+    copied = commanding.command("copy", path, path.parent / "copy.db")
+    assert copied.code in (1, 5), copied.err

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.domain.search.query import Found, SearchScope
 
 FAR_FUTURE = 1 << 62
+MISLED = "an index of the store is damaged and hides some of it; see `holdfast doctor`"
 LARGEST = "\U0010ffff"
 """The largest character: behind a prefix, it stands after all that begins so."""
 

@@ -68,6 +68,8 @@ COLUMNS = (
     "last_at",
 )
 """The columns of the view `session_state`."""
+HEAD = COLUMNS.index("head")
+HEAD_MAX = 1 << 53
 LEASE = slice(9, 13)
 """Which of them are those of the lease."""
 ADDED = attrgetter(
@@ -117,7 +119,8 @@ _fields_of = itemgetter(*map(COLUMNS.index, NumberedSession.__struct_fields__[:-
 
 def refuse_damaged_session(row: Row) -> None:
     """Nothing is judged by a row that is damaged: its fence may be."""
-    if not is_whole_session(row):
+    # No log is as long as SQLite can count: behind such a head nothing can stand.
+    if not is_whole_session(row) or row[HEAD] > HEAD_MAX:
         problem = "its row has values that are not what they were written as"
         raise Damaged(what="session", where=str(row[1]), problem=problem)
 
@@ -283,6 +286,8 @@ class CommitApplier:
         if opening.key is None:
             return None
         row = self._run("session_by_key", opening.tenant, opening.key).fetchone()
+        if row and (type(row[1]) is not str or type(row[4]) is not int):
+            refuse_damaged_session(row)
         return (row[1], row[4]) if row else None
 
     def _inbox(self, session: NumberedSession) -> dict[bytes, int]:

@@ -99,5 +99,5 @@ def translated(where: str) -> Iterator[None]:
     """Driver errors in here are raised as Holdfast's."""
     try:
         yield
-    except apsw.Error as error:
+    except TROUBLE as error:
         raise translate(error, where) from error

@@ -46,6 +46,7 @@ from holdfast.engine.sqlite.queries import QUERIES, Values
 from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
+from holdfast.engine.sqlite.spoilt_texts import read_as_bytes
 from holdfast.engine.writer import WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
 
@@ -77,7 +78,10 @@ class ReadOnlyReaders(Readers):
             reader, seen = self._reader()
             try:
                 with self._gates[reader].lock():
-                    rows = reader.execute(QUERIES[name], values).fetchall()
+                    try:
+                        rows = reader.execute(QUERIES[name], values).fetchall()
+                    except UnicodeDecodeError:
+                        rows = read_as_bytes(reader, QUERIES[name], values)
             except (apsw.Error, UnicodeDecodeError) as error:
                 if self._changed(seen):
                     continue

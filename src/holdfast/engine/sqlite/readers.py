@@ -20,6 +20,7 @@ from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.queries import QUERIES, Values
+from holdfast.engine.sqlite.spoilt_texts import read_as_bytes
 from holdfast.errors import InvalidMessage
 
 
@@ -83,7 +84,10 @@ class SqliteReaders(Readers):
             raise translate(error, self._path) from error
         try:
             with self._local.gate.lock():
-                rows = reader.execute(QUERIES[name], values).fetchall()
+                try:
+                    rows = reader.execute(QUERIES[name], values).fetchall()
+                except UnicodeDecodeError:
+                    rows = read_as_bytes(reader, QUERIES[name], values)
                 # looked at after the rows: a migration in between would have changed
                 # what they mean
                 if reader.data_version() != self._local.version:

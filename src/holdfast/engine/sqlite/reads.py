@@ -169,6 +169,15 @@ class SqliteReads(EngineReads):
                 weights[id] = Weight(*self._about("weigh", id)[0])
         return weights
 
+    def misled(self, tenants: Sequence[str]) -> dict[str, str]:
+        """Sessions of these tenants that can't be read as they are, by their ids or what is left of
+        them, and why: an index leads elsewhere.
+        """
+        from holdfast.engine.sqlite.maintenance.misled import misled
+
+        with self._alone() as reader:
+            return misled(reader, set(tenants))
+
     # Upkeep: on the caller's thread, with a connection for the time it takes.
 
     def info(self) -> StoreInfo:

@@ -164,13 +164,24 @@ def _unreadable(row: Row) -> Row:
 
 
 def fitted_sessions(rows: Rows) -> Rows:
-    """Rows of the view `session_state`; a session without an id is left out."""
+    """Rows of the view `session_state`. A session without an id that it can be found by, or with a
+    tenant or a key that is no text, is left out.
+    """
     found: Rows = []
     for row in rows:
-        row = tuple(map(_fitting, row, SESSION))
-        if row[1]:
-            found.append(row)
+        if row[1] and type(row[1]) is str and not any(map(_is_spoilt, row[2:4])):
+            found.append(tuple(map(_fitting, row, SESSION)))
     return found
+
+
+def _is_spoilt(cell: Any) -> bool:
+    if type(cell) is not bytes:
+        return False
+    try:
+        cell.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _fitting(cell: Any, column: tuple[Cells, Any]) -> Any:

@@ -25,7 +25,7 @@ SELECT id FROM session WHERE n = ?;
 
 -- name: some_sessions
 -- A page of all sessions.
-SELECT n, CAST(id AS BLOB), ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY n LIMIT ?;
+SELECT n, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(key AS BLOB), ended, fence, turn, base, origin FROM session WHERE n > ? ORDER BY n LIMIT ?;
 
 -- name: columns
 -- Nothing, of every column that is read of sessions and entries: it fails where a table has lost one.
@@ -60,6 +60,29 @@ WHERE typeof(id) <> 'text' OR typeof(tenant) <> 'text' OR typeof(key) NOT IN ('t
    OR typeof(journal) <> 'integer' OR typeof(base) <> 'integer' OR typeof(origin) <> 'integer'
    OR typeof(opened_at) <> 'integer' OR typeof(active_at) <> 'integer' OR typeof(parent) NOT IN ('text', 'null')
 LIMIT 100;
+
+-- name: named_sessions
+-- All sessions by their names, from the table alone: an index may be damaged.
+SELECT n, typeof(id), CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(key AS BLOB), active_at FROM session NOT INDEXED;
+
+-- name: found_by_id
+-- The row number of a session, by the index of ids.
+SELECT n FROM session INDEXED BY sqlite_autoindex_session_1 WHERE id = ?;
+
+-- name: found_by_activity
+-- Whether a session is in the list of its tenant.
+SELECT 1 FROM session INDEXED BY session_by_activity WHERE tenant = ? AND active_at = ? AND n = ?;
+
+-- name: misled_entries
+-- Sessions with entries that the index does not lead to, of some rows.
+SELECT DISTINCT session FROM entry AS own NOT INDEXED
+WHERE n BETWEEN ? AND ? AND NOT EXISTS (
+    SELECT 1 FROM entry AS told INDEXED BY entry_by_seq
+    WHERE told.session = own.session AND told.seq = own.seq AND told.n = own.n);
+
+-- name: entry_span
+-- The first and the last row number of the entries.
+SELECT min(n), max(n) FROM entry NOT INDEXED;
 
 -- name: odd_rows
 -- How many rows of each other table have a cell that is not what it was written as.
@@ -170,8 +193,8 @@ WHERE typeof(blob_use.blob) = 'integer' AND (session.n IS NULL OR blob.name IS N
 SELECT name, body FROM blob WHERE typeof(name) = 'integer' AND typeof(body) = 'blob';
 
 -- name: copied_sessions
--- What a copy must hold of the sessions.
-SELECT n, id, tenant, key, epoch FROM session ORDER BY n;
+-- What a copy must hold of the sessions; texts as bytes, which a damaged one is too.
+SELECT n, CAST(id AS BLOB), CAST(tenant AS BLOB), CAST(key AS BLOB), epoch FROM session ORDER BY n;
 
 -- name: copied_entries
 -- What a copy must hold of the entries.

@@ -35,6 +35,7 @@ from holdfast.engine.protocol import (
     Waiting,
     Write,
 )
+from holdfast.engine.reads import MISLED
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.transfer.compare_logs import (
     Page,
@@ -383,7 +384,8 @@ class _Passage:
         """
         state = self.state
         now = self._here.state(state.id)
-        assert now is not None, "no session is ever taken out of a store"
+        if now is None:
+            raise self._differs(MISLED)
         # What was read before is erased by now, and must not be stored with its words.
         if now.erased != state.erased:
             return False

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.engine.address import is_postgres, shown
 from holdfast.engine.open import is_writable
 from holdfast.engine.protocol import Engine, SessionState
+from holdfast.engine.reads import MISLED
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import checked
 from holdfast.runtime.live.session_log import SessionLog
@@ -135,6 +136,10 @@ class _Copy:
         self._there = there
         self._tenants = set(tenants)
         self._tell = tell
+        self._misled: dict[str, str] = {}
+        # A server sees to its own indexes.
+        if hasattr(here.engine, "misled"):
+            self._misled = here.engine.misled(tenants)
         self._order = Order(here.engine, tenants)
         self._done = 0
         self._advanced = 0
@@ -149,6 +154,9 @@ class _Copy:
     def copied(self) -> Copied:
         for group in self._order.groups():
             self._together(group)
+        for id, problem in self._misled.items():
+            # It is in no list.
+            self._differences.setdefault(id, Difference(id, "", None, 1, problem))
         # After all sessions: an event belongs to an entry that has to be there.
         bring_events(self._here.engine, self._there, self._is_copied)
         return Copied(
@@ -172,8 +180,14 @@ class _Copy:
         other.
         """
         state = self._here.engine.state(id)
-        assert state is not None, "no session is ever taken out of a store"
+        if state is None:
+            # No session is ever taken out of a store: an index of it is damaged.
+            self._differences[id] = Difference(id, "", None, 1, MISLED)
+            self._done += 1
+            return
         try:
+            if id in self._misled:
+                raise NotTheSameSession(state, state.origin + 1, self._misled[id])
             # What the row of a session says is believed no more than its entries.
             vet_state(state)
             if self._is_ready(state):

@@ -17,6 +17,9 @@ from holdfast.runtime.transfer import compare_logs
 from holdfast.runtime.transfer.compare_logs import Page
 from holdfast.runtime.transfer.vet import TIME_MAX, vet_entry
 
+MISSING_MAX = 100_000
+"""No more entries than this are missing from a log whose last entry is where it says."""
+
 
 class Salvage:
     """The own entries of one session, as it stood at one moment. `lost` tells by seq what can't be
@@ -31,6 +34,7 @@ class Salvage:
 
     def pages(self) -> Iterator[Page]:
         """All of them, page by page: each entry, or what stands in its place."""
+        self._insist_on_a_length()
         after, head = self._state.origin, self._state.head
         while after < head:
             upto = min(after + compare_logs.PAGE, head)
@@ -41,6 +45,21 @@ class Salvage:
                 self._sound(seq, found.get(seq)) for seq in range(after + 1, upto + 1)
             ]
             after = upto
+
+    def _insist_on_a_length(self) -> None:
+        """`Damaged` for a log that says it is longer than it can be: it would be placeholders
+        without an end.
+        """
+        length = self._state.head - self._state.origin
+        if length <= MISSING_MAX:
+            return
+        weight = self._engine.weigh([self._state.id]).get(self._state.id)
+        if weight is not None and length - weight.entries > MISSING_MAX:
+            problem = (
+                f"its last entry says it is number {self._state.head}, and it has "
+                f"{weight.entries} entries; `holdfast doctor --heal` mends that"
+            )
+            raise Damaged(where=f"session {self._state.id}", problem=problem)
 
     def _found(self, after: int, upto: int) -> dict[int, Entry]:
         """The entries after one seq and up to another that are there; one by one where they can't

@@ -33,6 +33,7 @@ from holdfast.engine.store_info import PROBLEMS_MAX, REPORT, RESTORE, Law, Probl
 from holdfast.errors import Damaged
 
 PAGES_MAX = 100
+_SESSION_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SESSIONS_AT_ONCE = 500
 
 
@@ -122,6 +123,10 @@ def text_or_name(id: Any, number: int) -> str:
     return f"number {number}"
 
 
+def is_session_id(id: Any) -> bool:
+    return isinstance(id, bytes) and _SESSION_ID.fullmatch(id) is not None
+
+
 # Each session.
 
 
@@ -137,7 +142,7 @@ class _CheckedSession(NamedTuple):
 
 def _checked(row: Row) -> _CheckedSession:
     """A session by its row; what is no number there counts as none, and is told by itself."""
-    n, id, *numbers = row
+    n, id, _, _, *numbers = row
     ended, fence, turn, base, origin = (
         number if type(number) is int else None for number in numbers
     )
@@ -159,6 +164,7 @@ def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
     ).fetchall():
         for row in rows:
             session = _checked(row)
+            yield from _names(session, row)
             for law in (_dense, _readable, _single, _turns, _roots):
                 try:
                     yield from law(reader, session)
@@ -166,6 +172,25 @@ def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
                     problem = f"{law.__doc__} can't be told ({error})"
                     yield _problem(session, "damaged-page", problem, "I-18", RESTORE)
         last = rows[-1][0]
+
+
+def _names(session: _CheckedSession, row: Row) -> Iterator[Problem]:
+    """What no session can be called can't be asked for, either."""
+    _, id, tenant, key, *_ = row
+    wrong = [] if is_session_id(id) else ["id"]
+    wrong += [
+        name for name, text in (("tenant", tenant), ("key", key)) if not _is_text(text)
+    ]
+    if wrong:
+        problem = f"its {' and its '.join(wrong)} can't be that of a session"
+        yield _problem(session, "damaged-page", problem, "I-25", RESTORE)
+
+
+def _is_text(kept: Any) -> bool:
+    try:
+        return kept is None or bool(kept.decode()) or kept == b""
+    except (AttributeError, UnicodeDecodeError):
+        return False
 
 
 def _problem(

@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import apsw
 
@@ -75,7 +76,8 @@ def bare_states(path: str) -> list[SessionState]:
         except apsw.SQLError as error:
             raise translate(error, path) from error
         for row in reader.execute(UPKEEP["bare_sessions"]):
-            for whole in fitted_sessions([row]):
+            texts = [_decoded(cell) for cell in row]
+            for whole in fitted_sessions([tuple(texts)]):
                 found.append(NumberedSession.of_row(whole).state(Clock("", 0.0, 0)))
     except apsw.Error as error:
         if not isinstance(translate(error, path), Damaged):
@@ -97,5 +99,9 @@ def spans(seqs: list[int]) -> Iterator[tuple[int, int]]:
 def _name_of(reader: apsw.Connection, session: int) -> str:
     try:
         return str(reader.execute(UPKEEP["session_name"], (session,)).get)
-    except apsw.Error:
+    except TROUBLE:
         return f"number {session}"
+
+
+def _decoded(cell: Any) -> Any:
+    return cell.decode(errors="surrogateescape") if isinstance(cell, bytes) else cell
