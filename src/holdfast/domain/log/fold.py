@@ -473,8 +473,7 @@ class Log:
         What waits there is answered there. Only if they part at a message that still waited then,
         it stands here, and what waited before it.
         """
-        parts_at_one = note.parent_seq in seqs_of(self._inbox.values())
-        if parts_at_one or note.at in self._inbox:
+        if note.at in self._inbox or note.parent_seq in seqs_of(self._inbox.values()):
             for seen in self._inbox.values():
                 self._joined.add(seen.seq)
                 self._place(seen)
