@@ -31,6 +31,7 @@ MODULES = (
     "importing",
     "postgres",
     "machines",
+    "served",
 )
 LONG = ("growth",)
 """Measured only if it is named: it fills stores with up to a million sessions."""

@@ -34,7 +34,7 @@ def size(run: Run) -> list[Figure]:
             "file bytes ÷ payload bytes, 1 000 × 500 B",
             sum(files.values()) / (1000 * MESSAGE_BYTES),
             "×",
-            at_most=1.25,
+            at_most=1.3,
             by=by,
         )
     ]

@@ -10,7 +10,7 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,11 +113,22 @@ def in_thread(store: Path, **settings: Any) -> Iterator[tuple[int, str]]:
     """A server in this process, with settings that no command has; its port and a token."""
     token = "hf_in_thread"
     tokens = Tokens({digest_of(token): identity("default", "admin")})
+    made = Settings(tokens=tokens, **settings)
+    with served_in_thread(store, lambda opened: server_of(opened, made)) as port:
+        yield port, token
+
+
+@contextmanager
+def served_in_thread(
+    store: Path, make: Callable[[Any], Any], *, tracing: Any = None
+) -> Iterator[int]:
+    """What this makes of an open store is served in this process; its port."""
     begun, server = threading.Event(), []
 
     async def serve() -> None:
-        async with holdfast.open_async(store, durability="process") as opened:
-            server.append(server_of(opened, Settings(tokens=tokens, **settings)))
+        opening = holdfast.open_async(store, durability="process", tracing=tracing)
+        async with opening as opened:
+            server.append(make(opened))
             begun.set()
             await server[0].serve(sockets=[listener])
 
@@ -126,7 +137,7 @@ def in_thread(store: Path, **settings: Any) -> Iterator[tuple[int, str]]:
         thread.start()
         assert begun.wait(LIMIT_S)
         try:
-            yield listener.getsockname()[1], token
+            yield listener.getsockname()[1]
         finally:
             server[0].should_exit = True
             thread.join(LIMIT_S)

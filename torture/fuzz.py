@@ -1,8 +1,9 @@
 """`./dev fuzz`: requests that schemathesis makes up from the OpenAPI document, against a real server.
 
-Whatever is asked, the answer is one that the document tells of, and never a defect. Two rounds: on a
-session and a turn that are there, with everything that leaves them there; then on ids that are made up, with
-all but the starts of turns, which wait for one another.
+Whatever is asked, the answer is one that the document tells of, and never a defect. Three rounds: on a
+session and a turn that are there, with everything that leaves them there and has an end; on the same with what ends
+them, and streams that have an end then; and on ids that are made up. None of the last two starts turns, which wait
+for one another.
 """
 
 import json
@@ -17,7 +18,7 @@ CHECKS = (
     "response_schema_conformance"
 )
 WAITING = r"^/v1/(turns|sessions/\{session\}/(turns|compact))$"
-ENDING = r"/(end|stop|erase|reset|retract|turns|compact)$"
+ENDING = r"(/(end|stop|erase|reset|retract|turns|compact|stream)|/ag-ui/\{session\})$"
 
 
 def main(arguments: list[str]) -> int:
@@ -38,11 +39,17 @@ def main(arguments: list[str]) -> int:
             known = {"turn": turn["id"], "session": turn["session_id"], **stream}
             known["message"] = known.pop("message_id")
             lines = [f'"path.{name}" = "{text}"' for name, text in known.items()]
-            config = Path(folder, "schemathesis.toml")
+            # Not in the folder that it runs in: there it would be found by itself.
+            config = Path(folder, "known", "schemathesis.toml")
+            config.parent.mkdir()
             config.write_text("\n".join(["[parameters]", *lines, ""]))
-            first = _fuzz(told, folder, examples, ENDING, "--config-file", str(config))
-            second = _fuzz(told, folder, examples, WAITING)
-            return first or second
+            there = ("--config-file", str(config))
+            rounds = [_fuzz(told, folder, examples, ENDING, *there)]
+            for last, body in (("stop", {}), ("end", {"reason": "enough"})):
+                _post(told, f"/v1/sessions/{turn['session_id']}/{last}", body)
+            rounds.append(_fuzz(told, folder, examples, WAITING, *there))
+            rounds.append(_fuzz(told, folder, examples, WAITING))
+            return max(rounds)
         finally:
             served.kill()
             served.wait()

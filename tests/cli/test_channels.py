@@ -15,7 +15,7 @@ from commanding import command, on_terminal, process, surroundings
 from goose_stores import built, one_call
 from holdfast.cli.command_table import COMMANDS
 
-NOT_HERE = ("demo", "record", "serve", "serve-openviking", "hermes run")
+NOT_HERE = ("demo", "record", "serve", "serve-openviking", "proxy", "hermes run")
 """What these print is another program's, or a picture."""
 ANSI = re.compile(r"\x1b\[")
 
@@ -53,6 +53,7 @@ def lines_of(world, tmp_path):
         "serve": (),
         "token": (str(tmp_path / "tokens"),),
         "serve-openviking": (),
+        "proxy": (),
         "hermes run": ("--", "true"),
         "hermes install": (),
         "hermes uninstall": (),

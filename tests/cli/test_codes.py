@@ -165,7 +165,7 @@ def test_a_store_that_is_not_there_is_3_and_is_not_made(tmp_path):
         }
         more = {"rewind": ("x", "1"), "compact": ("x", "--summary", "y"), "reset": ("x",)}
         word = name.split()[-1]
-        served = ("serve", "token", "serve-openviking", "record")
+        served = ("serve", "token", "serve-openviking", "proxy", "record")
         elsewhere = ("copy", "demo", "completion", "doctor", "import", *served)
         if name in elsewhere or name.startswith("hermes "):
             continue

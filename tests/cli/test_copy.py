@@ -56,8 +56,10 @@ def test_an_entry_that_can_not_be_read_is_1_and_told_with_its_place(world, tmp_p
     assert done.code == 1
     [line] = done.out.splitlines()
     assert line.startswith(f"session {session[:8]}")
-    assert line.endswith(f", entry {seq}: it can't be read, and is a placeholder in the target")
-    assert "With entries that can't be read: 1 session." in done.err
+    assert line.endswith(
+        f", entry {seq}: it can't be read as it was written; the target says so in its place"
+    )
+    assert "With damage: 1 session." in done.err
     [salvaged] = command("copy", spoilt, tmp_path / "moved.db", "--json").json["salvaged"]
     assert (salvaged["session_id"], salvaged["seqs"]) == (session, [seq])
 

@@ -475,7 +475,7 @@ def test_a_kind_of_delta_that_is_new_grows_its_block():
         {"type": "content_block_delta", "index": 5, "delta": delta},
     ]
     _, payload, _ = told("anthropic", events)
-    assert payload["content"][1] == {"type": "compaction", "content": "short"}
+    assert payload["content"][0] == {"type": "compaction", "content": "short"}
 
 
 def test_a_turn_that_paused_is_valid_before_a_user_s_message():

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import holdfast
+from holdfast.testing.oracle import judge
 from wire_server import WireServer
 
 pytestmark = pytest.mark.slow
@@ -77,12 +78,12 @@ def test_a_server_that_is_told_to_end_ends_its_turns(tmp_path):
 
 
 def test_a_client_that_renews_keeps_its_turn_and_one_that_does_not_loses_it(server):
-    kept = server.turn("renewed", lease_s=0.4)
-    lost = server.turn("lost", lease_s=0.4)
+    kept = server.turn("renewed", lease_s=2)
+    lost = server.turn("lost", lease_s=2)
     renew = f"/v1/turns/{kept['id']}/renew"
 
     def is_over():
-        assert server.ask("POST", renew).done["lease_s"] == 0.4
+        assert server.ask("POST", renew).done["lease_s"] == 2
         return server.ask("GET", f"/v1/turns/{lost['id']}").done["end"]
 
     assert _until(is_over) == "abandoned"
@@ -216,6 +217,8 @@ def test_a_client_that_goes_away_while_it_waits_leaves_its_message(server):
     inbox = f"/v1/sessions/{running['session_id']}/inbox"
     _until(lambda: server.ask("GET", inbox).done["items"])
     connection.close()
+    # the server has seen that it left: nothing is under way but this question
+    _until(lambda: "under_way 1\n" in server.ask("GET", "/metrics").body)
     server.end(running["id"])
     taker = server.ask("POST", "/v1/turns", {"key": "waits"}).done
     server.end(taker["id"])
@@ -249,3 +252,40 @@ def test_a_server_that_is_told_to_end_answers_those_who_wait(tmp_path):
         store.close()
         follower.join(20)
         assert not follower.is_alive()
+
+
+def test_a_late_message_that_is_asked_again_is_stored_once(tmp_path):
+    """I-7: its turn was stopped elsewhere. It is kept, its sender is told that the turn is over, and
+    asks again because that answer was lost.
+    """
+    with WireServer(tmp_path / "s.db") as one, WireServer(tmp_path / "s.db") as other:
+        turn = one.turn("k")
+        stop = f"/v1/sessions/{turn['session_id']}/stop"
+        assert other.ask("POST", stop).done == {"stopped": True}
+        key = {"Idempotency-Key": "late"}
+        path = f"/v1/turns/{turn['id']}/messages"
+        for _ in range(3):
+            told = one.ask("POST", path, {"message": "Too late."}, headers=key)
+            assert (told.status, told.code) == (409, "turn_interrupted")
+        assert [text for text, _ in one.texts(turn["session_id"])] == ["Hello.", "Too late."]
+
+
+def test_a_reset_and_a_fork_are_done_once_over_a_restart(where):
+    """A message that came to the new session is not lost to a reset that is asked again."""
+    key = {"Idempotency-Key": "once"}
+    with WireServer(where) as server:
+        running = server.turn("k")
+        reset = server.ask("POST", "/v1/reset", {"key": "k"}, headers=key).done
+        assert reset["id"] != running["session_id"]
+        server.ask("POST", "/v1/inbox", {"key": "k", "message": "New."}).done  # noqa: B018
+        path = f"/v1/sessions/{reset['id']}/fork"
+        fork = server.ask("POST", path, {}, headers=key).done
+        server.kill()
+        server.start()
+        assert server.ask("POST", "/v1/reset", {"key": "k"}, headers=key).done == reset
+        assert server.ask("POST", path, {}, headers=key).done == fork
+        assert server.texts(reset["id"]) == [("New.", "pending")]
+        sessions = server.ask("GET", "/v1/sessions").done["items"]
+        assert len(sessions) == 3
+    with holdfast.open(where) as store:
+        assert judge(store) == []

@@ -1,9 +1,11 @@
 """What is stored through a server is stored once, whatever becomes of the answer or of the server."""
 
 import itertools
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +14,7 @@ from byte_cutter import ByteCutter
 from holdfast.domain.entry import Draft
 from holdfast.engine.protocol import Chunk, Opening, Start, Write, Written
 from holdfast.engine.remote.engine import RemoteEngine
+from holdfast.engine.remote.http_connection import RawConnection
 from holdfast.runtime.clock import RealWorld
 from holdfast.runtime.open_store import open_at
 from holdfast.runtime.store import Store
@@ -58,25 +61,31 @@ def test_an_answer_that_is_cut_at_any_byte_doubles_nothing(server: KilledServer)
         engine.close()
 
 
+def test_an_answer_that_does_not_say_how_long_it_is_counts_as_lost() -> None:
+    """Where it ends, it may have been cut."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(1 << 16)
+                client.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n[1, 2")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        parts = urlsplit(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        connection = RawConnection(parts, {}, timeout_s=30)
+        assert connection.ask("POST", "/engine/state", b"{}").fate == "lost"
+        connection.close()
+        answering.join()
+
+
 @pytest.mark.slow
 def test_a_whole_life_goes_on_while_answers_are_lost(server: KilledServer) -> None:
     with ByteCutter(server.port) as cutter:
-        over = threading.Event()
-
-        def spoil() -> None:
-            for after in itertools.cycle((0, 60, 150, 10_000)):
-                cutter.cut_next(b"/engine/", after=after)
-                if over.wait(0.03):
-                    return
-
-        spoiler = threading.Thread(target=spoil)
-        spoiler.start()
-        try:
-            life = ScriptedWorkload()
-            life.live(cutter.url, token=TOKEN)
-        finally:
-            over.set()
-            spoiler.join()
+        cutter.cut_often(b"/engine/", after=(0, 60, 150, 10_000))
+        life = ScriptedWorkload()
+        life.live(cutter.url, token=TOKEN)
         assert cutter.cuts > 10
         assert life.troubles == []
     with holdfast.open(server.url, token=TOKEN) as store:

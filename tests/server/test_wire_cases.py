@@ -67,6 +67,27 @@ def test_every_address_of_the_page_is_served_and_every_route_is_on_the_page(serv
         assert any(re.fullmatch(each, address) for each in patterns), address
 
 
+def test_what_is_said_to_know_its_etag_does_and_nothing_else(served):
+    server, document = served[0], served[0].ask("GET", "/openapi.json", token=None).done
+    session = server.turn("tagged")["session_id"]
+    knowing = set()
+    for path, methods in document["paths"].items():
+        told = methods.get("get", {})
+        media = told.get("responses", {}).get("200", {}).get("content", {})
+        if "application/json" not in media or path.count("{") != path.count("{session}"):
+            continue
+        address = path.replace("{session}", session)
+        tag = server.ask("GET", address).headers.get("etag", '"1"')
+        again = server.ask("GET", address, headers={"If-None-Match": tag})
+        takes = [each["name"] for each in told["parameters"] if each["in"] == "header"]
+        assert (again.status == 304) == ("304" in told["responses"]) == ("If-None-Match" in takes)
+        if again.status == 304:
+            knowing.add(path)
+    assert knowing == {"/v1/sessions/{session}", "/v1/sessions/{session}/views"}
+    run = document["paths"]["/v1/ag-ui/{session}"]["get"]
+    assert "304" not in run["responses"]
+
+
 def test_every_code_of_a_problem_is_on_the_page():
     page = PAGE.read_text("utf-8")
     codes = {**openapi.STATUS, **openapi.WIRE_STATUS}

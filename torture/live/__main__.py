@@ -18,7 +18,7 @@ from pathlib import Path
 from torture.live.table import Outcome, Table
 from torture.systems.environment import install
 
-NAMES = ("goose", "hermes", "openviking")
+NAMES = ("goose", "hermes", "openviking", "proxy")
 
 
 def main() -> int:

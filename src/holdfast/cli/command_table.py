@@ -37,6 +37,7 @@ COMMANDS = {
     "serve": "Serve a store over HTTP.",
     "token": "Make a token for `holdfast serve`.",
     "serve-openviking": "Serve OpenViking's session endpoints from a store.",
+    "proxy": "Pass requests on to a provider of models, and record both.",
     "record": "Run an agent for an ACP client, and record both.",
     "hermes run": "Run a command of Hermes on Holdfast, this once.",
     "hermes install": "Put Holdfast under Hermes.",

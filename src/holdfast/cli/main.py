@@ -27,7 +27,12 @@ INSTALL = (
     "{missing} is not there, which this command needs. Install it with: pip install "
     "'holdfast[{extra}]'"
 )
-EXTRAS = {"rich": "cli", "starlette": "server", "uvicorn": "server"}
+EXTRAS = {
+    "rich": "cli",
+    "starlette": "server",
+    "uvicorn": "server",
+    "opentelemetry": "otel",
+}
 """What a command may need, and the extra that brings it."""
 SHARED = {"--store": 1, "--tenant": 1, "--json": 0}
 """Options that may stand before the command too, with the number of words that follow them."""

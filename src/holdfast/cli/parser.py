@@ -78,9 +78,9 @@ class Parser(argparse.ArgumentParser):
     def add_store(self) -> None:
         """The options of every command that works on a store."""
         group = self.add_argument_group("the store")
-        help = f"the store's file (default: ${STORE_VARIABLE}, else {STORE})"
+        help = f"a file, postgresql://… or http://… (default: ${STORE_VARIABLE}, else {STORE})"
         group.add_argument(
-            "--store", metavar="PATH", default=default_store(), help=help
+            "--store", metavar="STORE", default=default_store(), help=help
         )
         group.add_argument(
             "--tenant",

@@ -1,6 +1,7 @@
 """What the commands share that serve a store: where, and the lines that tell it."""
 
 from collections.abc import Callable
+from typing import Any, Literal
 
 from holdfast.cli.output import Output
 from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser, default_store
@@ -21,8 +22,32 @@ def add_place(parser: Parser, *, tenant: str, port: int) -> None:
     parser.add_value("--port", "PORT", where, default=port, type=port_number)
 
 
-def telling(out: Output, what: str, token_is: str) -> Callable[[str, str | None], None]:
-    """Tells, as soon as it serves, the address and the token if one was made."""
+def add_log(parser: Parser) -> None:
+    """How it logs."""
+    how = "text, or json: an object a line, on stderr (default: text)"
+    parser.add_value("--log", "FORM", how, choices=("text", "json"), default="text")
+
+
+def add_otel(parser: Parser) -> None:
+    """Whether it is traced."""
+    what = "tell OpenTelemetry of requests and turns; start it with opentelemetry-instrument"
+    parser.add_switch("--otel", what)
+    parser.add_switch("--otel-content", "the same, with what was said")
+
+
+def otel_form(options: Any) -> Literal["off", "spans", "content"]:
+    """As it was asked for."""
+    if options.otel_content:
+        return "content"
+    return "spans" if options.otel else "off"
+
+
+def telling(
+    out: Output, what: str, token_is: str, *, has_page: bool = False
+) -> Callable[[str, str | None], None]:
+    """Tells, as soon as it serves, the address and the token if one was made; and where its page is,
+    if it has one.
+    """
 
     def tell(address: str, token: str | None) -> None:
         if out.is_json:
@@ -31,6 +56,9 @@ def telling(out: Output, what: str, token_is: str) -> Callable[[str, str | None]
         out.line(f"Serving {what} at {address}")
         if token is not None:
             out.line(f"{token_is}: {token}")
+        if has_page:
+            # Behind `#`: that part of an address is sent to nobody, and so is in no log.
+            out.line(f"Page: {address}/" + (f"#token={token}" if token else ""))
         # Whoever started this may be waiting for these lines on a pipe.
         out.flush()
 

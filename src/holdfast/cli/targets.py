@@ -7,13 +7,14 @@ from typing import Any
 
 import holdfast
 from holdfast import Message, Session, Store
-from holdfast.cli.codes import NOT_FOUND, Stop
-from holdfast.engine.address import is_postgres, shown
+from holdfast.cli.codes import NOT_FOUND, USAGE, Stop
+from holdfast.engine.address import is_postgres, is_remote, shown
 from holdfast.engine.open import is_writable
 from holdfast.errors import NotFound, StoreUnavailable
 from holdfast.exporters.safe_text import one_line
 
 KEY, LATEST = "key:", "@latest"
+TOKEN_VARIABLE, CA_VARIABLE = "HOLDFAST_TOKEN", "HOLDFAST_CA"
 SHORT = 8
 NEAR = 200
 
@@ -23,9 +24,35 @@ def opened(options: Any) -> Iterator[Store]:
     """The store that was named. One that is not there is never made by looking for it."""
     insist(options.store)
     with holdfast.open(
-        options.store, tenant=options.tenant, read_only=not is_writable(options.store)
+        options.store,
+        tenant=options.tenant,
+        read_only=not is_writable(options.store),
+        **access(options.store),
     ) as store:
         yield store
+
+
+def access(where: str) -> dict[str, Any]:
+    """What opens a store that a server has: from the environment, for what stands on a command line
+    everybody on the machine can read. Nothing for any other store.
+    """
+    if not is_remote(where):
+        return {}
+    token = os.environ.get(TOKEN_VARIABLE)
+    if not token:
+        remedy = f"put a token that it knows into {TOKEN_VARIABLE}"
+        raise Stop(USAGE, f"`{shown(where)}` is a server; {remedy}.")
+    return {"token": token, "ca": os.environ.get(CA_VARIABLE) or None}
+
+
+def insist_on_store_itself(where: str) -> None:
+    """Ends the command if the store is a server's: this is done where the store is."""
+    if is_remote(where):
+        raise Stop(
+            USAGE,
+            f"`{shown(where)}` is a server, and this works on the store itself: "
+            "run it on the server's machine, with the path or address of the store.",
+        )
 
 
 @contextmanager
@@ -40,6 +67,8 @@ def is_address(given: str) -> bool:
     # A file may have a name that looks like an address: what is there is meant.
     if os.path.lexists(given):
         return False
+    if is_remote(given):
+        return True
     try:
         return is_postgres(given)
     except StoreUnavailable:  # of something that nobody here knows
@@ -50,7 +79,7 @@ def insist(
     where: str, remedy: str = "name it with --store, or set HOLDFAST_STORE"
 ) -> None:
     """Ends the command unless there is a store at this place."""
-    if is_postgres(where):
+    if is_remote(where) or is_postgres(where):
         return
     path = where.removeprefix("sqlite:///")
     if not os.path.exists(path):

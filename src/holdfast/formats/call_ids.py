@@ -1,7 +1,8 @@
 """Call ids and function names that a provider accepts (FAULTS E4, E12).
 
-The log keeps ids as they were said. In a request the first use of an id keeps it; later ones become
-`id-2`, `id-3`, … so that every process gives out the same names.
+The log keeps ids as they were said. In a request, or wherever in it a format needs them to differ,
+the first use of an id keeps it; later ones become `id-2`, `id-3`, … so that every process gives out
+the same names.
 """
 
 import re

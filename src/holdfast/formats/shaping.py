@@ -4,11 +4,20 @@ side, give every call an id of its own and its result the same.
 
 from collections import deque
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import Image, Other, Refusal, Role, Text, thaw
+from holdfast.domain.message import (
+    Image,
+    MessageNote,
+    Other,
+    Refusal,
+    Role,
+    Text,
+    thaw,
+)
 from holdfast.domain.repair import Piece, Read, Step, StoredMessage
 from holdfast.errors import Damaged
 from holdfast.formats.call_ids import CallNames
@@ -151,12 +160,19 @@ def is_plain_dialogue(messages: Sequence[StoredMessage], name: str) -> bool:
     """Whether these messages, in format `name`, are plain and take turns, the user first: shaping
     would change nothing.
     """
-    expected = "user"
-    for message in messages:
-        note = message.note
-        if note.role != expected or not note.plain or note.format != name:
+    notes = [message.note for message in messages]
+    return _are_plain(notes[::2], "user", name) and _are_plain(
+        notes[1::2], "assistant", name
+    )
+
+
+def _are_plain(notes: list[MessageNote], role: Role, name: str) -> bool:
+    # Nearly always all are one object (`note_of`), and counted at once.
+    if notes and notes.count(notes[0]) == len(notes):
+        notes = notes[:1]
+    for note in notes:
+        if not (note.plain and note.role == role and note.format == name):
             return False
-        expected = "assistant" if expected == "user" else "user"
     return True
 
 
@@ -220,15 +236,18 @@ def whole_arguments(said: Any) -> str:
 
 
 _CONTENT = frozenset({str, list, type(None)})
+FEW = 16
+"""So few payloads are sooner looked at one by one."""
+_ROLE, _CONTENT_OF = itemgetter("role"), itemgetter("content")
 
 
 def insist_on_messages(payloads: list[Any]) -> set[type]:
     """The types of these payloads; `Damaged` when one is none that a message has. Those of plain
     messages are passed on unread, so this is all that is seen of them.
     """
+    if payloads and _are_usual(payloads):
+        return {dict}
     kinds = set(map(type, payloads))
-    if kinds == {dict} and _are_usual(payloads):
-        return kinds
     if not kinds <= {dict, list}:
         raise Damaged(where="a payload", problem="it is no longer a message")
     for payload in payloads:
@@ -242,17 +261,27 @@ def _is_message(payload: dict[str, Any]) -> bool:
     if "author" in payload and "role" not in payload:
         # An event of Google's kit names its author, and its content is an object.
         return content is None or type(content) is dict
+    # An item of a response that is no message: what it has is its own affair.
+    if "role" not in payload and payload.get("type", "message") != "message":
+        return True
     # Pydantic AI's messages are of a kind, and have parts.
     is_named = "type" in payload or "kind" in payload
     return (is_named or type(payload.get("role")) is str) and type(content) in _CONTENT
 
 
-def _are_usual(payloads: list[dict[str, Any]]) -> bool:
-    """Whether all have a role and content, as nearly all have."""
-    # Sets of types, made without a look at each for itself: this is done for all of a long history.
+def _are_usual(payloads: list[Any]) -> bool:
+    """Whether all are objects with a role and content, as nearly all are."""
+    if len(payloads) < FEW:
+        for payload in payloads:
+            if type(payload) is not dict or type(payload.get("role")) is not str:
+                return False
+            if type(payload.get("content", 0)) not in _CONTENT:
+                return False
+        return True
+    # Sets, made without a look at each for itself: this is done for all of a long history.
     try:
-        roles = {type(payload["role"]) for payload in payloads}
-        contents = {type(payload["content"]) for payload in payloads}
-    except KeyError:
+        roles = set(map(_ROLE, payloads))
+        contents = set(map(type, map(_CONTENT_OF, payloads)))
+    except (KeyError, TypeError):
         return False
-    return roles == {str} and contents <= _CONTENT
+    return set(map(type, roles)) == {str} and contents <= _CONTENT

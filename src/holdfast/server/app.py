@@ -19,16 +19,28 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast import __version__
 from holdfast.runtime.aio import AsyncStore
-from holdfast.server import delivery, health, openapi, reading, remote, sessions
+from holdfast.server import (
+    delivery,
+    durable,
+    health,
+    openapi,
+    page,
+    reading,
+    remote,
+    sessions,
+    streams,
+)
 from holdfast.server.auth import Authentication, Tokens
 from holdfast.server.limits import BODY_MAX, BODY_S, Limits
 from holdfast.server.problems import Problems
 from holdfast.server.tenants import Tenants
 from holdfast.server.turns import steps
 from holdfast.server.turns.held import LeasedTurns
+from holdfast.server.waiting import TokenWatch
 
 SECURITY = [
-    # Nothing that is served here is a page, and no page may show it, run it or read it.
+    # But for the files of the page, which say their own, nothing that is served here is one, and no
+    # page may show it, run it or read it.
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -46,10 +58,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     body_s: float = BODY_S
     rate: float = 0
     """Requests a second and sender; 0 for as many as come."""
+    tracing: Any = None
+    """The `Tracing` that the store was opened with, if it is to be traced."""
 
 
-MODULES = (sessions, steps, delivery, reading, health, openapi, remote)
-"""Each has `routes()`."""
+MODULES = (
+    steps,
+    remote,
+    sessions,
+    delivery,
+    reading,
+    streams,
+    durable,
+    page,
+    health,
+    openapi,
+)
+"""Each has `routes()`. They are tried one after the other: those first that are asked most."""
 
 
 def make_app(store: AsyncStore, settings: Settings) -> Starlette:
@@ -71,6 +96,7 @@ def make_app(store: AsyncStore, settings: Settings) -> Starlette:
     app.state.turns = LeasedTurns(tenants.world)
     app.state.meter = meter
     app.state.closing = asyncio.Event()
+    app.state.token_watch = TokenWatch(settings.tokens)
     app.state.settings = settings
     app.state.document = openapi.document(routes, __version__)
     return app

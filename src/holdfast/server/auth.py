@@ -7,7 +7,7 @@ read), or `admin` (all of it).
 
 import base64
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.runtime.clock import World
-from holdfast.server.problems import WireProblem
+from holdfast.server.problems import CHALLENGE, WireProblem
 
 SCOPES = ("read", "write", "admin")
 """Each has all that those before it have."""
@@ -64,6 +64,10 @@ class Tokens:
         # try next.
         return self._known.get(digest_of(token))
 
+    def version(self) -> int:
+        """Another number when there may be other tokens than before."""
+        return 0
+
     def identities(self) -> list[Identity]:
         """All who may ask."""
         return list(self._known.values())
@@ -79,7 +83,7 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
-            given = _bearer(scope)
+            given = bearer(scope["headers"])
             who = None
             if given is not None:
                 who = self._tokens.identity(given)
@@ -89,9 +93,9 @@ class Authentication:
         await self._app(scope, receive, send)
 
 
-def _bearer(scope: Scope) -> str | None:
+def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The token in the header `Authorization`, if there is one."""
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name.lower() == b"authorization":
             scheme, _, token = value.decode("latin-1").partition(" ")
             # Another scheme is no token: what it asks for is refused if it needs one.
@@ -100,8 +104,7 @@ def _bearer(scope: Scope) -> str | None:
 
 
 def _unauthenticated(detail: str) -> WireProblem:
-    challenge = {"www-authenticate": 'Bearer realm="holdfast"'}
-    return WireProblem("unauthenticated", detail, headers=challenge)
+    return WireProblem("unauthenticated", detail, headers=CHALLENGE)
 
 
 def insist(who: Identity | None, scope: str) -> Identity:

@@ -20,7 +20,8 @@ from holdfast.server.records import (
     owed_record,
     pending_records,
 )
-from holdfast.server.sessions import FORMAT, NOTHING, SESSION, event_of
+from holdfast.server.sessions import FORMAT, NOTHING, SESSION
+from holdfast.server.turns.asked_again import event_of, insist_same
 
 OUTBOX_MAX = 1000
 
@@ -49,6 +50,9 @@ async def accept(request: WireRequest) -> Response:
         reply_to=body.reply_to,
         labels=body.labels,
     )
+    if receipt.again and body.event_id is None:
+        place = (receipt.session_id, receipt.message_id)
+        await insist_same(request, place, [body.message], body.format)
     return answer(receipt, status=201, again=receipt.again)
 
 

@@ -4,6 +4,7 @@ Numbers only: no key, no id, no token and no word of anybody is among them, and 
 tenant from another.
 """
 
+import logging
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,10 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.plans.plan_asyncio import arun
-from holdfast.server.operations import WireRequest, answer, route
+from holdfast.server.operations import EVENTS, WireRequest, answer, route
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+REQUESTS = "holdfast.requests"
+"""The logger with a line for each request, where logs are for machines."""
+FACTS = "facts"
+"""What a record of it says beside its words, by name."""
+_request_log = logging.getLogger(REQUESTS)
 
 
 class Meter:
@@ -31,9 +37,13 @@ class Meter:
         self.seconds = 0.0
         self.under_way = 0
 
-    def count(self, method: str, path: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+    def count(self, method: str, path: str, status: int, seconds: float | None) -> None:
+        """A request was answered; a stream takes as long as somebody reads it, and no time is
+        counted.
+        """
         self.answered[method, path, status] += 1
+        if seconds is None:
+            return
         self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
         self.seconds += seconds
 
@@ -68,7 +78,21 @@ class Metering:
             # Not the address itself: it names a session, and there may be any number of them.
             path = "other" if operation is None else operation.path
             method = scope["method"] if path != "other" else "other"
-            self._meter.count(method, path, status, self._tick() - since)
+            streams = operation is not None and operation.media == EVENTS
+            took_s = None if streams else self._tick() - since
+            self._meter.count(method, path, status, took_s)
+            log_request(method, path, status, took_s)
+
+
+def log_request(
+    method: str, path: str, status: int, took_s: float | None, **more: Any
+) -> None:
+    """A line for a request, where logs are for machines. `path` is a pattern, and names nobody."""
+    if _request_log.isEnabledFor(logging.INFO):
+        facts = {"method": method, "path": path, "status": status, **more}
+        if took_s is not None:
+            facts["ms"] = round(took_s * 1000, 3)
+        _request_log.info("request", extra={FACTS: facts})
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -98,6 +122,9 @@ async def metrics(request: WireRequest) -> Response:
     info = await request.tenants.all.info()
     lines = [*_requests(state.meter)]
     lines += _gauge("turns_held", "Turns that are held for clients.", len(state.turns))
+    followers = getattr(state, "followers", None)
+    reading = 0 if followers is None else followers.readers
+    lines += _gauge("streams_open", "Streams that somebody reads.", reading)
     abandoned = state.turns.abandoned
     lines += _metric(
         "turns_abandoned_total", "counter", "Turns whose clients were gone.", abandoned
@@ -141,5 +168,5 @@ def routes() -> list[Route]:
     return [
         route("GET", "/health", health, scope=None, gives=Health),
         route("GET", "/ready", ready, scope=None, gives=Health),
-        route("GET", "/metrics", metrics, scope="admin", gives=str),
+        route("GET", "/metrics", metrics, scope="admin", gives=str, media="text/plain"),
     ]

@@ -44,28 +44,47 @@ class Limits:
         if self._rates is not None:
             self._rates.count(scope)
         _look_at_length(scope, self._bytes_max)
-        taken = 0
-        ended = False
+        limit = BodyLimit(receive, bytes_max=self._bytes_max, body_s=self._body_s)
+        scope.setdefault("state", {})["body_limit"] = limit
+        await self._app(scope, limit.receive, send)
 
-        async def limited() -> Message:
-            nonlocal taken, ended
-            # After the body, what comes is news of the connection: that may take any time.
-            if ended:
-                return await receive()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                detail = f"The body did not arrive within {self._body_s:g} seconds."
-                raise WireProblem("too_slow", detail, headers=CLOSE) from None
-            taken += len(message.get("body", b""))
-            ended = not message.get("more_body", False)
-            if taken > self._bytes_max:
-                raise _too_large(self._bytes_max)
-            return message
 
-        deadline = asyncio.get_running_loop().time() + self._body_s
-        await self._app(scope, limited, send)
+class BodyLimit:
+    """What is left of the limits of one request."""
+
+    def __init__(self, receive: Receive, *, bytes_max: int, body_s: float) -> None:
+        self._receive = receive
+        self._bytes_max, self._body_s = bytes_max, body_s
+        self._taken = 0
+        self._ended = self._is_by_line = False
+        self._deadline = asyncio.get_running_loop().time() + body_s
+
+    def by_line(self) -> None:
+        """From now on each line is limited, and not the whole: it goes on for as long as its sender
+        has something to say. Whoever reads it looks for one who has gone.
+        """
+        self._is_by_line = True
+
+    def line(self, length: int) -> None:
+        """A line is so long already."""
+        if length > self._bytes_max:
+            raise _too_large(self._bytes_max)
+
+    async def receive(self) -> Message:
+        # After the body, what comes is news of the connection: that may take any time.
+        if self._ended or self._is_by_line:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            detail = f"The body did not arrive within {self._body_s:g} seconds."
+            raise WireProblem("too_slow", detail, headers=CLOSE) from None
+        self._taken += len(message.get("body", b""))
+        self._ended = not message.get("more_body", False)
+        if self._taken > self._bytes_max:
+            raise _too_large(self._bytes_max)
+        return message
 
 
 CLOSE = {"connection": "close"}

@@ -98,6 +98,8 @@ def _parameters(operation: Operation, components: Json) -> list[Json]:
         found.append(_parameter("header", "Idempotency-Key", schema))
     if operation.takes_match:
         found.append(_parameter("header", "If-Match", {"type": "string"}))
+    if operation.takes_tag:
+        found.append(_parameter("header", "If-None-Match", {"type": "string"}))
     return found
 
 
@@ -106,10 +108,11 @@ def _parameter(place: str, name: str, schema: Json, *, required: bool = False) -
 
 
 def _responses(operation: Operation, known: Json) -> Json:
-    media = "text/plain" if operation.gives is str else "application/json"
     schema = {} if operation.gives is None else known[repr(operation.gives)]
-    done = {"description": "Done.", "content": {media: {"schema": schema}}}
+    done = {"description": "Done.", "content": {operation.media: {"schema": schema}}}
     told: Json = {str(operation.status): done}
+    if operation.nothing is not None:
+        told["204"] = {"description": operation.nothing}
     codes: dict[int, list[str]] = {}
     for code, status in {**STATUS, **WIRE_STATUS}.items():
         codes.setdefault(status, []).append(f"`{code}`")
@@ -117,8 +120,8 @@ def _responses(operation: Operation, known: Json) -> Json:
     for status in sorted(codes):
         words = ", ".join(codes[status])
         told[str(status)] = {"description": words, "content": content}
-    if operation.path.endswith("{session}") and operation.method == "GET":
-        told["304"] = {"description": "The head is still the one that is known."}
+    if operation.takes_tag:
+        told["304"] = {"description": "There is nothing new since the `ETag`."}
     return told
 
 

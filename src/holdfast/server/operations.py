@@ -35,6 +35,12 @@ class Query(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What a request says in its address, behind the question mark."""
 
 
+EVENTS = "text/event-stream"
+"""The media of an answer that goes on: server-sent events."""
+LINES = "application/x-ndjson"
+"""The media of a request, and of its answer, that both go on: a JSON object a line."""
+
+
 class Operation(NamedTuple):
     """What is said of an operation in the OpenAPI document."""
 
@@ -48,6 +54,11 @@ class Operation(NamedTuple):
     status: int
     takes_key: bool
     takes_match: bool
+    takes_tag: bool
+    """Whether it is answered with 304 to who has its `ETag` already."""
+    media: str
+    nothing: str | None
+    """When it is answered with 204 instead."""
 
 
 class WireRequest:
@@ -115,11 +126,19 @@ def route(
     status: int = 200,
     takes_key: bool = False,
     takes_match: bool = False,
+    takes_tag: bool = False,
+    media: str = "application/json",
+    nothing: str | None = None,
+    lines: Handler | None = None,
 ) -> Route:
-    """The route of an operation; the docstring of its handler is what is said about it."""
+    """The route of an operation; the docstring of its handler is what is said about it. `lines` is
+    for requests whose body is lines of JSON: it reads them itself.
+    """
 
     async def endpoint(request: Request) -> Response:
         said = _query(request, query) if query is not None else None
+        if lines is not None and _is_lines(request):
+            return await lines(WireRequest(request, None, said))
         told = await _body(request, body) if body is not None else None
         return await handler(WireRequest(request, told, said))
 
@@ -127,9 +146,26 @@ def route(
     guarded = needs(scope)(endpoint)
     about = " ".join((handler.__doc__ or "").split())
     guarded.operation = Operation(
-        method, path, scope, about, body, query, gives, status, takes_key, takes_match
+        method,
+        path,
+        scope,
+        about,
+        body,
+        query,
+        gives,
+        status,
+        takes_key,
+        takes_match,
+        takes_tag,
+        media,
+        nothing,
     )
     return Route(path, guarded, methods=[method])
+
+
+def _is_lines(request: Request) -> bool:
+    media = request.headers.get("content-type", "").partition(";")[0]
+    return media.strip().lower() == LINES
 
 
 def _query(request: Request, kind: type[Query]) -> Query:

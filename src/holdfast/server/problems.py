@@ -55,6 +55,8 @@ WIRE_STATUS = {
 }
 """The status of what only the wire has: `docs/PROTOCOL.md` says when each is told."""
 MEDIA_TYPE = "application/problem+json"
+CHALLENGE = {"www-authenticate": 'Bearer realm="holdfast"'}
+"""What an answer says that a token would change."""
 _log = logging.getLogger("holdfast.server")
 
 
@@ -82,6 +84,10 @@ class SenderGone(Exception):
     """Whoever sent a request has gone before it was answered."""
 
 
+class TokenRevoked(SenderGone):
+    """The token of whoever waits counts no more: for the store, its sender has gone."""
+
+
 class ServerStopping(Exception):
     """The server was told to end while this was waited for."""
 
@@ -96,6 +102,9 @@ def problem_of(error: BaseException) -> WireProblem:
         return WireProblem(error.code, str(error), **_fields(error))
     if isinstance(error, HTTPException):
         return _of_routing(error)
+    if isinstance(error, TokenRevoked):
+        told = "This token is not known here any more."
+        return WireProblem("unauthenticated", told, headers=CHALLENGE)
     if isinstance(error, ClientDisconnect | SenderGone):
         return WireProblem("cut_off", "The request was cut off.")
     if isinstance(error, ServerStopping):
@@ -127,9 +136,9 @@ def _of_routing(error: HTTPException) -> WireProblem:
     return WireProblem("not_found", "There is nothing at this address.", what="address")
 
 
-def problem_response(problem: WireProblem) -> Response:
-    """The answer that tells a problem."""
-    body = {
+def problem_body(problem: WireProblem) -> dict[str, Any]:
+    """What is told of a problem."""
+    body: dict[str, Any] = {
         "type": f"urn:holdfast:problem:{problem.code}",
         "title": problem.code.replace("_", " "),
         "status": problem.status,
@@ -138,8 +147,16 @@ def problem_response(problem: WireProblem) -> Response:
     }
     for name, value in problem.fields.items():
         body.setdefault(name, value)
+    return body
+
+
+def problem_response(problem: WireProblem) -> Response:
+    """The answer that tells a problem."""
     return Response(
-        encoded(body), problem.status, headers=problem.headers, media_type=MEDIA_TYPE
+        encoded(problem_body(problem)),
+        problem.status,
+        headers=problem.headers,
+        media_type=MEDIA_TYPE,
     )
 
 

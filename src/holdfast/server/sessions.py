@@ -11,15 +11,19 @@ from holdfast.domain.reset_policy import Daily, Idle, Policy
 from holdfast.errors import AlreadyAccepted
 from holdfast.runtime.aio import AsyncSession
 from holdfast.runtime.border import RULES
+from holdfast.runtime.changes.append import append_all
 from holdfast.runtime.changes.append import label as append_label
 from holdfast.runtime.changes.compact import Compaction
 from holdfast.runtime.changes.erase import Erasure
+from holdfast.runtime.changes.fork_rewind import fork as fork_of
+from holdfast.runtime.changes.open_session import reset_key as reset
 from holdfast.runtime.changes.record import Recorded
 from holdfast.runtime.live.totals import SessionInfo
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.server.head_guard import guarded
 from holdfast.server.operations import Body, Query, WireRequest, answer, head_in, route
 from holdfast.server.records import SessionName, SessionPage, session_name
+from holdfast.server.turns.asked_again import event_of, insist_same
 
 FORMAT = "openai.chat"
 SESSION = "/v1/sessions/{session}"
@@ -86,9 +90,11 @@ class ResetBody(Body):
 
 async def reset_key(request: WireRequest) -> Response:
     """Ends the key's current session and gives it a new one, whose epoch is one higher."""
-    body = request.body
-    session = await request.store.reset(body.key, reason=body.reason)
-    return answer(session_name(session))
+    key = RULES["key"]("key", request.body.key)
+    reason = RULES["reason"]("reason", request.body.reason)
+    work = request.store._work
+    made = await arun(reset(work, key, reason=reason, name=request.key))
+    return answer(session_name(AsyncSession(made)))
 
 
 async def show(request: WireRequest) -> Response:
@@ -120,28 +126,34 @@ class Appended(msgspec.Struct, frozen=True):
 
 async def append(request: WireRequest) -> Response:
     """Stores one message, or several in one commit, outside a turn. With an `event_id` or an
-    `Idempotency-Key`, one message is stored once.
+    `Idempotency-Key` they are stored once.
     """
     body, key = request.body, request.key
     async with guarded(await request.session(), request.match) as session:
-        if body.messages is not None:
-            ids = await session.append_all(body.messages, format=body.format)
-            return answer(Appended(ids), status=201)
         event = body.event_id if body.event_id is not None else event_of(key)
+        messages = [body.message] if body.messages is None else body.messages
         try:
-            id = await session.append(body.message, format=body.format, event_id=event)
+            if body.messages is None:
+                given = {"format": body.format, "event_id": event}
+                ids = [await session.append(body.message, **given)]
+            else:
+                ids = await _all(session, body, event)
         except AlreadyAccepted as known:
             # Its sender did not get the answer: this is the same one.
             if key is None or body.event_id is not None:
                 raise
-            again = Appended([known.message_id])
-            return answer(again, status=201, again=True)
-        return answer(Appended([id]), status=201)
+            ids = await insist_same(
+                request, (known.session_id, known.message_id), messages, body.format
+            )
+            return answer(Appended(ids), status=201, again=True)
+        return answer(Appended(ids), status=201)
 
 
-def event_of(key: str | None) -> str | None:
-    """The event that a request with this `Idempotency-Key` is, where it names none itself."""
-    return None if key is None else f"idempotency-key:{key}"
+async def _all(session: AsyncSession, body: AppendBody, event: Any) -> list[str]:
+    messages = RULES["messages"]("messages", body.messages)
+    format = RULES["format"]("format", body.format)
+    event = None if event is None else RULES["event_id"]("event_id", event)
+    return await arun(append_all(session._log, messages, format=format, event_id=event))
 
 
 class RecordBody(Body):
@@ -260,7 +272,10 @@ async def fork(request: WireRequest) -> Response:
     """Makes a new session that shares the past of this one."""
     body = request.body
     session = await request.session()
-    return answer(session_name(await session.fork(body.at, body.key)), status=201)
+    at = None if body.at is None else RULES["at"]("at", body.at)
+    key = None if body.key is None else RULES["key"]("key", body.key)
+    made = await arun(fork_of(session._log, at=at, key=key, name=request.key))
+    return answer(session_name(AsyncSession(made)), status=201)
 
 
 class StopBody(Body):
@@ -311,8 +326,9 @@ def routes() -> list[Route]:
     return [
         route("GET", "/v1/sessions", list_sessions, query=ListQuery, gives=SessionPage, **read),
         route("POST", "/v1/sessions", open_session, body=OpenBody, gives=SessionName, **write),
-        route("POST", "/v1/reset", reset_key, body=ResetBody, gives=SessionName, **write),
-        route("GET", SESSION, show, gives=SessionInfo, **read),
+        route("POST", "/v1/reset", reset_key, body=ResetBody, gives=SessionName, takes_key=True,
+              **write),
+        route("GET", SESSION, show, gives=SessionInfo, takes_tag=True, **read),
         route("POST", f"{SESSION}/messages", append, body=AppendBody, gives=Appended,
               status=201, takes_key=True, **match),
         route("POST", f"{SESSION}/record", record, body=RecordBody, gives=Recorded, **match),
@@ -325,7 +341,7 @@ def routes() -> list[Route]:
               gives=Compaction | None, **match),
         route("POST", f"{SESSION}/rewind", rewind, body=RewindBody, **match),
         route("POST", f"{SESSION}/fork", fork, body=ForkBody, gives=SessionName, status=201,
-              **write),
+              takes_key=True, **write),
         route("POST", f"{SESSION}/stop", stop, body=StopBody, gives=Stopped, **write),
         route("POST", f"{SESSION}/end", end, body=EndBody, **match),
         route("POST", f"{SESSION}/erase", erase, body=EraseBody, gives=Erasure, scope="admin"),

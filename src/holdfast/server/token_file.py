@@ -54,6 +54,7 @@ class TokenFile(Tokens):
         self._tick = (world or RealWorld()).tick
         self._lock = threading.Lock()
         self._away_at: float | None = None
+        self._version = 0
         self._seen: tuple[int, ...] | None = _mark(path)
         found, unread = _read(path)
         if unread:
@@ -67,6 +68,11 @@ class TokenFile(Tokens):
             self._look()
         return super().identity(token)
 
+    def version(self) -> int:
+        with self._lock:
+            self._look()
+            return self._version
+
     def _look(self) -> None:
         try:
             mark = _mark(self._path)
@@ -76,7 +82,8 @@ class TokenFile(Tokens):
         except (OSError, BadArgument) as error:
             self._away(error)
             return
-        self._known, self._seen, self._away_at = known, mark, None
+        self._let_in(known)
+        self._seen, self._away_at = mark, None
         if unread:
             # Not the lines themselves: somebody may have put a token there.
             lines = ", ".join(map(str, unread))
@@ -93,7 +100,13 @@ class TokenFile(Tokens):
             self._seen = None
             _log.warning("%s can't be read and lets nobody in: %s", self._path, error)
         if now - self._away_at >= AWAY_S:
-            self._known = {}
+            self._let_in({})
+
+    def _let_in(self, known: dict[str, Identity]) -> None:
+        """These, and nobody else."""
+        if known != self._known:
+            self._known = known
+            self._version += 1
 
 
 def _mark(path: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import holdfast
 from holdfast.cli.codes import DONE, WRONG
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.targets import SHORT, insist
+from holdfast.cli.targets import SHORT, insist, insist_on_store_itself
 from holdfast.exporters import units
 
 SHOWN = 5
@@ -32,6 +32,8 @@ def run(options: Any, out: Output) -> int:
 
     With --json, one object: `sessions`, `entries`, `added`, `digest`, `in_use`, `differences`, `salvaged`.
     """
+    for where in (options.source, options.target):
+        insist_on_store_itself(where)
     insist(options.source, remedy="check the path, there is nothing to copy")
     # The bar goes away also when the copy fails: an error begins on a line of its own.
     try:
@@ -59,8 +61,12 @@ def _show(out: Output, copied: Any) -> None:
             source = each.source_digest or "has none"
             out.line(f"    source {source}, target {each.target_digest or 'has none'}")
     for each in copied.salvaged:
+        if not each.seqs:
+            _show_line(out, each, f": {each.problem}")
         for seq in each.seqs[:SHOWN]:
-            problem = "it can't be read, and is a placeholder in the target"
+            problem = (
+                "it can't be read as it was written; the target says so in its place"
+            )
             _show_entry(out, each, seq, problem)
         left = len(each.seqs) - SHOWN
         if left > 0:
@@ -81,7 +87,7 @@ def _show(out: Output, copied: Any) -> None:
             ". What is in the target is never changed.",
         ),
         (
-            "With entries that can't be read",
+            "With damage",
             copied.salvaged,
             ". `holdfast store check` tells what is wrong.",
         ),
@@ -91,9 +97,13 @@ def _show(out: Output, copied: Any) -> None:
 
 
 def _show_entry(out: Output, each: Any, seq: int, problem: str) -> None:
+    _show_line(out, each, f", entry {seq}: {problem}")
+
+
+def _show_line(out: Output, each: Any, said: str) -> None:
     key = f" ({each.key})" if each.key is not None else ""
     session = f"session {each.session_id[:SHORT]}"
-    out.line((session, "strong"), f"{key}, entry {seq}: {problem}")
+    out.line((session, "strong"), f"{key}{said}")
 
 
 class _Bar:

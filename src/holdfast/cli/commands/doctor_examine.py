@@ -31,9 +31,9 @@ def _insist_on_path(path: str) -> None:
     if is_address(path):
         raise Stop(
             USAGE,
-            f"`{shown(path)}` is a database, and the doctor reads files, of other programs "
+            f"`{shown(path)}` is no file, and the doctor reads files, of other programs "
             "and of Holdfast. `holdfast store check --store ADDRESS` checks a Holdfast "
-            "store in PostgreSQL.",
+            "store in PostgreSQL, or one that a server has.",
         )
 
 

@@ -11,18 +11,19 @@ from typing import Any
 from msgspec.structs import asdict
 
 import holdfast
-from holdfast.cli.codes import DONE, NOT_FOUND, OPERATOR, USAGE, Stop
+from holdfast.cli.codes import BUSY, DONE, NOT_FOUND, OPERATOR, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import STORE, STORE_VARIABLE, Parser, default_store
-from holdfast.cli.targets import is_address
+from holdfast.cli.targets import access, is_address
 from holdfast.doctor.holdfast import records as own_stores
 from holdfast.engine.address import shown
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import Conflict, Damaged, StoreUnavailable
 from holdfast.exporters import units
 from holdfast.importers import detect
 from holdfast.importers.damaged_stores import damage_at
 from holdfast.importers.holdfast_export import is_written_out
 from holdfast.importers.reader import UnreadableRecord
+from holdfast.runtime.transfer.exported_file import EXPORT
 from holdfast.runtime.transfer.import_store import ImportedStore, bring
 from holdfast.runtime.transfer.restore import restore
 from holdfast.runtime.transfer.restore_order import in_order
@@ -36,6 +37,9 @@ Brought = tuple[ImportedStore, list[UnreadableRecord], dict[str, int]]
 that no reader knows.
 """
 WHOLE = "the whole store"
+ITS_SESSION = "the session"
+CODES = {WHOLE: OPERATOR, ITS_SESSION: BUSY}
+"""What a command ends with that has left this out; the highest counts."""
 COMMANDS_MAX = 3
 
 
@@ -77,7 +81,8 @@ def run(options: Any, out: Output) -> int:
     and Codex whose ids are drawn by chance are known wherever they lie. Two conversations that differ stay two.
 
     A folder means all stores in it, and in the folders below. One that can't be read is told and keeps none of the
-    others from coming; then the exit code is 5. A Holdfast store is not imported: `holdfast copy` brings it over.
+    others from coming; then the exit code is 5. So does an exported session that went on differently here; with nothing
+    worse, the exit code is 4. A Holdfast store is not imported: `holdfast copy` brings it over.
 
     With --json, one object: `into` and `stores`, each with `kind`, `path`, `sessions`, `new`, `grown`, `empty`,
     `messages`, `labels`, `summaries`, `opaque`, `notes`, `unreadable` and `not_examined`, which counts the records of
@@ -99,13 +104,16 @@ def run(options: Any, out: Output) -> int:
     code = DONE
     # Opened after the look at the paths: a path that means nothing must not leave an
     # empty store behind.
-    with holdfast.open(options.into, tenant=options.tenant) as store:
+    with holdfast.open(
+        options.into, tenant=options.tenant, **access(options.into)
+    ) as store:
         for kind, path in found:
             brought, unreadable, unknown = _import_or_report(
                 store, kind, path, options, out, alone=len(found) == 1
             )
-            if any(each.place == WHOLE for each in unreadable):
-                code = OPERATOR
+            code = max(
+                code, *(CODES.get(each.place, DONE) for each in unreadable), DONE
+            )
             lost = [f"{each.place}: {each.problem}" for each in unreadable]
             rest = {"unreadable": lost, "not_examined": unknown}
             stores.append({"kind": kind, "path": path, **asdict(brought), **rest})
@@ -150,7 +158,7 @@ def _stores_at(path: str, options: Any, out: Output) -> list[tuple[str, str]]:
     if is_address(path):
         raise Stop(
             USAGE,
-            f"`{shown(path)}` is a database, and import reads files of other programs. "
+            f"`{shown(path)}` is no file, and import reads files of other programs. "
             "`holdfast copy` brings a Holdfast store over, from there too.",
         )
     if not os.path.exists(path):
@@ -224,7 +232,10 @@ def _import_or_report(
     *,
     alone: bool,
 ) -> Brought:
-    """Brings a store over. One that can't be read keeps none of the others from coming."""
+    """Brings a store over. One that can't be read, or that went on differently here, keeps none of
+    the others from coming.
+    """
+    place = WHOLE
     try:
         if kind != detect.UNKNOWN:
             return _bring(store, kind, path, options, out)
@@ -234,7 +245,16 @@ def _import_or_report(
         if alone or error.where != path:
             raise
         problem = str(error)
-    return ImportedStore(notes=[]), [UnreadableRecord(None, WHOLE, problem)], {}
+    except Damaged as error:
+        # The same: what is damaged may be the target.
+        if alone or error.what != EXPORT:
+            raise
+        problem = str(error)
+    except Conflict as error:
+        if alone:
+            raise
+        place, problem = ITS_SESSION, str(error)
+    return ImportedStore(notes=[]), [UnreadableRecord(None, place, problem)], {}
 
 
 def _bring(

@@ -10,6 +10,7 @@ from holdfast.adapters.acp.record import record
 from holdfast.cli.codes import NOT_FOUND, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
+from holdfast.cli.targets import access
 
 
 def options(parser: Parser) -> None:
@@ -42,7 +43,9 @@ def run(options: Any, out: Output) -> int:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
         raise Stop(USAGE, "there is no command to record; put it after `--`.")
-    with holdfast.open(options.store, tenant=options.tenant) as store:
+    with holdfast.open(
+        options.store, tenant=options.tenant, **access(options.store)
+    ) as store:
         try:
             code = record(
                 store,

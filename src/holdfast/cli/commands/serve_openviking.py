@@ -6,6 +6,7 @@ from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
 from holdfast.cli.serving import add_place, telling
+from holdfast.cli.targets import insist_on_store_itself
 from holdfast.engine.address import shown
 
 
@@ -33,6 +34,7 @@ def run(options: Any, out: Output) -> int:
 
     With --json, one object as soon as it serves: `address`, and `token` if one was made.
     """
+    insist_on_store_itself(options.store)
     # Loaded here: what it is built on takes longer to load than most commands take in all.
     from holdfast.adapters.openviking.server.extractor import extractor_at
     from holdfast.adapters.openviking.server.serve import serve, tokens_in

@@ -1,12 +1,15 @@
 """Streams of the Messages API: events to deltas, deltas to an assistant message.
 
-Part indexes are the provider's block indexes. The client's stream helper sends each event again in
-another guise (`text`, `input_json`, …); those guises are passed over, or words would be doubled.
+Part indexes count the blocks in the order in which they began, as the provider's own indexes do.
+Servers that speak like it may leave theirs out, or give every block the same: what goes on is then
+told by its kind. The client's stream helper sends each event again in another guise (`text`,
+`input_json`, …); those guises are passed over, or words would be doubled.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from holdfast.domain.message import Payload
+from holdfast.domain.message import MessageNote, Payload
 from holdfast.formats.assembling import Assembling, Deltas, counts, name_of
 from holdfast.formats.merging import merged
 from holdfast.formats.reading import (
@@ -14,6 +17,7 @@ from holdfast.formats.reading import (
     Block,
     dumped,
     parsed,
+    text,
     without,
     without_nulls,
 )
@@ -28,16 +32,86 @@ _GROWS = {
 _OPENED = {"text": ("text",), "thinking": ("thinking", "signature")}
 
 
+class _Places:
+    """Where in the message each block stands: used when chunks are taken, not when deltas are
+    folded.
+    """
+
+    def __init__(self) -> None:
+        # the type of each block, and the id of each call
+        self._kinds: list[tuple[str, str]] = []
+        # the provider's index of a block, or None where it has none, to its place
+        self._known: dict[int | None, int] = {}
+        self._open: int | None = None
+        # where the last words were said: they are shown as they come, so none go before them
+        self._said = 0
+
+    def start(self, index: Any, kind: str, call_id: str) -> int:
+        """The place of a block that begins. One that is said to begin again goes on, and so does a
+        call that is known by its id.
+        """
+        index = _number(index)
+        place = self._known.get(index)
+        if place is None or self._kinds[place] != (kind, call_id):
+            return self._new(index, kind, call_id)
+        goes_on = bool(call_id) or place == self._open
+        if not goes_on or not self._takes(place, kind):
+            return self._new(index, kind, call_id)
+        return self._at(place)
+
+    def grow(self, index: Any, kind: str | None) -> int:
+        """The place of a delta that grows a block of this kind, if it has to be of one: in the block
+        that its index names or, without one, in that which is open; else in one of its own.
+        """
+        index = _number(index)
+        place = self._open if index is None else self._known.get(index)
+        if place is None or not self._takes(place, kind):
+            return self._new(index, kind or "text", "")
+        return self._at(place)
+
+    def stop(self) -> None:
+        self._open = None
+
+    def _takes(self, place: int, kind: str | None) -> bool:
+        found, _ = self._kinds[place]
+        # Words go into texts alone, where they are read again, and after all that were said.
+        if kind == "text":
+            return found == "text" and place >= self._said
+        return kind is None or found != "text"
+
+    def _new(self, index: int | None, kind: str, call_id: str) -> int:
+        self._kinds.append((kind, call_id))
+        place = len(self._kinds) - 1
+        self._known[index] = place
+        return self._at(place)
+
+    def _at(self, place: int) -> int:
+        self._open = place
+        if self._kinds[place][0] == "text":
+            self._said = max(self._said, place)
+        return place
+
+
 class AnthropicAssembly(Assembling):
     """One streamed reply, complete at `message_stop`."""
+
+    def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
+        super().__init__(note)
+        self._places = _Places()
 
     def take(self, chunk: Any) -> Deltas:
         """An event as deltas; none for events that only frame others."""
         kind = field(chunk, "type")
         if kind == "content_block_delta":
-            return _grown(field(chunk, "index"), field(chunk, "delta"))
+            return self._grow(field(chunk, "index"), field(chunk, "delta"))
         if kind == "content_block_start":
-            return _opened(field(chunk, "index"), plain(field(chunk, "content_block")))
+            block = plain(field(chunk, "content_block"))
+            call_id = text(block.get("id")) if block["type"] == "tool_use" else ""
+            index = field(chunk, "index")
+            return _opened(self._places.start(index, block["type"], call_id), block)
+        if kind == "content_block_stop":
+            self._places.stop()
+            return []
         if kind == "message_start":
             message = field(chunk, "message")
             names = {"model": name_of(message, "model"), "id": name_of(message, "id")}
@@ -49,6 +123,19 @@ class AnthropicAssembly(Assembling):
         if kind == "error":
             problem = field(field(chunk, "error"), "type")
             return [("meta", 0, {"finish": f"error: {problem}"})]
+        return []
+
+    def _grow(self, index: Any, delta: Any) -> Deltas:
+        kind = field(delta, "type")
+        grows = _GROWS.get(kind)
+        if grows is not None:
+            grown, name = grows
+            value = field(delta, name)
+            if not value:
+                return []
+            return [(grown, self._places.grow(index, grown), value)]
+        if _is_delta(kind):
+            return [("part", self._places.grow(index, None), plain(delta))]
         return []
 
     def _put(self, index: int, block: Any) -> None:
@@ -95,16 +182,9 @@ def _is_delta(kind: Any) -> bool:
     return isinstance(kind, str) and kind.endswith("_delta")
 
 
-def _grown(index: int, delta: Any) -> Deltas:
-    kind = field(delta, "type")
-    grows = _GROWS.get(kind)
-    if grows is not None:
-        grown, name = grows
-        value = field(delta, name)
-        return [(grown, index, value)] if value else []
-    if _is_delta(kind):
-        return [("part", index, plain(delta))]
-    return []
+def _number(index: Any) -> int | None:
+    """A block's index, if it is one."""
+    return index if type(index) is int else None
 
 
 def _closing(chunk: Any) -> Deltas:

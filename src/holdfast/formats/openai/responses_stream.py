@@ -4,15 +4,17 @@ A part's index is its item's output index times 1000 plus its place in the item;
 opposed to its summary, begins at 500.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from holdfast.domain.chunk import SHOWN, joined
 from holdfast.domain.message import MessageNote, Payload
 from holdfast.formats.assembling import Assembling, Deltas, counts, name_of
 from holdfast.formats.openai.responses_tools import SAID
-from holdfast.formats.reading import Block
+from holdfast.formats.reading import Block, fields, text
 from holdfast.formats.sdk_objects import field, plain
 
+_TEXTS = frozenset({"output_text", "input_text", "text"})
 _STRIDE = 1000
 _PLACE_MAX = 1_000_000
 _REASONING_TEXT = 500
@@ -42,7 +44,14 @@ class ResponsesAssembly(Assembling):
 
     def __init__(self, note: Callable[[Payload], MessageNote]) -> None:
         super().__init__(note)
-        self._taken: dict[int, int] = {}
+        # All of these are used when chunks are taken, not when deltas are folded: that may be done
+        # later, or by another process. What was said, by place; where the last words were; where
+        # the items are that have ids, and which one is open.
+        self._said: dict[int, list[str]] = {}
+        self._last = 0
+        self._places: dict[str, int] = {}
+        self._open: int | None = None
+        self._next = 0
 
     def take(self, chunk: Any) -> Deltas:
         """An event as deltas; none for events that only repeat what others said."""
@@ -50,12 +59,12 @@ class ResponsesAssembly(Assembling):
         grows = _GROWS.get(kind)
         if grows is not None:
             grown, place_name, offset = grows
-            index = _place(chunk, "output_index") * _STRIDE + offset
+            index = self._item_at(chunk, field(chunk, "item_id")) + offset
             if place_name is not None:
-                index += _place(chunk, place_name)
+                index += _place(chunk, place_name) or 0
             return self._grow(grown, index, field(chunk, "delta"))
         if kind == "response.output_item.added":
-            return _opened(chunk)
+            return self._begun(chunk)
         if kind == "response.output_item.done":
             return self._finished(chunk)
         if kind == "response.created":
@@ -69,35 +78,54 @@ class ResponsesAssembly(Assembling):
             return self._ended(kind, field(chunk, "response"))
         return []
 
+    def _item_at(self, chunk: Any, id: Any) -> int:
+        """Where the item is that this belongs to. Servers that speak like the API may not number
+        their items: then it is known by its id, or it is the one that is open.
+        """
+        place = _place(chunk, "output_index")
+        if place is None:
+            place = self._places.get(text(id), self._open)
+        if place is None:
+            place = self._next
+        if text(id):
+            self._places[text(id)] = place
+        self._open = place
+        self._next = max(self._next, place + 1)
+        return place * _STRIDE
+
     def _grow(self, kind: str, index: int, words: Any) -> Deltas:
         if not words or not isinstance(words, str):
             return []
-        # Counted when it is taken: the fold may be done later, or by another process.
-        self._taken[index] = self._taken.get(index, 0) + len(words)
+        if kind in SHOWN:
+            self._said.setdefault(index, []).append(words)
+            self._last = max(self._last, index)
         return [(kind, index, words)]
 
-    def _finished(self, chunk: Any) -> Deltas:
-        index = _place(chunk, "output_index") * _STRIDE
+    def _begun(self, chunk: Any) -> Deltas:
         item = plain(field(chunk, "item"))
         if not isinstance(item, dict):
             return []
+        self._open = None
+        return _opened(self._item_at(chunk, item.get("id")), item)
+
+    def _finished(self, chunk: Any) -> Deltas:
+        item = plain(field(chunk, "item"))
+        if not isinstance(item, dict):
+            return []
+        index = self._item_at(chunk, item.get("id"))
+        self._open = None
         return [*self._rest(index, item), ("part", index, item)]
 
-    def _rest(self, index: int, item: Any) -> Deltas:
+    def _rest(self, index: int, item: Block) -> Deltas:
         """Words of a finished item that no delta has brought: some servers send only the finished
-        item.
+        item. Where it says other words than were shown, or would say some before those, it adds
+        none.
         """
         out: Deltas = []
-        if not isinstance(item, dict) or item.get("type") != "message":
-            return out
-        for place, block in enumerate(item.get("content") or (), index):
-            if not isinstance(block, dict):
-                continue
-            kind = "text"
-            if block.get("type") == "refusal":
-                kind = "refusal"
-            words = block.get(kind) or ""
-            out += self._grow(kind, place, words[self._taken.get(place, 0) :])
+        for place, kind, words in _words_of(index, item):
+            said = joined("".join(self._said.get(place, ())))
+            if place >= self._last and words.startswith(said):
+                out += self._grow(kind, place, words[len(said) :])
         return out
 
     def _ended(self, kind: str, response: Any) -> Deltas:
@@ -107,13 +135,9 @@ class ResponsesAssembly(Assembling):
         # A failed response has no end: what had arrived of it stays a partial message.
         if kind in _FAILURES:
             return [("meta", 0, facts)]
-        # The last event repeats all items: only words that no delta has brought are
-        # added, so that what was shown is what the message says.
-        out: Deltas = []
+        # It repeats all items. Words that no delta has brought are found there by the stream.
         output = plain(field(response, "output"))
-        for place, item in enumerate(output or ()):
-            out += self._rest(place * _STRIDE, item)
-        return [*out, ("meta", 0, facts), ("done", 0, output or None)]
+        return [("meta", 0, facts), ("done", 0, output or None)]
 
     def _payload(self) -> Payload | None:
         # What the server says in the end is the whole of it, annotations and ids included.
@@ -184,23 +208,36 @@ class ResponsesAssembly(Assembling):
         return blocks
 
 
-def _place(chunk: Any, name: str) -> int:
-    """Where in the response this belongs. What is no such number is told to the stream, which keeps
-    the chunk unread: a text would be repeated a thousand times.
+def _place(chunk: Any, name: str) -> int | None:
+    """Where in the response this belongs, if it says so. What is no such number is told to the
+    stream, which keeps the chunk unread: a text would be repeated a thousand times.
     """
     place = field(chunk, name)
     if place is None:
-        return 0
+        return None
     if type(place) is not int or not 0 <= place <= _PLACE_MAX:
         raise ValueError(f"{name} is no place")
     return place
 
 
-def _opened(chunk: Any) -> Deltas:
-    index = _place(chunk, "output_index") * _STRIDE
-    item = plain(field(chunk, "item"))
-    if not isinstance(item, dict):
-        return []
+def _words_of(index: int, item: Block) -> Iterator[tuple[int, str, str]]:
+    """The words of a message, each with its place and whether it is a text or a refusal."""
+    content = item.get("content")
+    if item.get("type") != "message":
+        return
+    if isinstance(content, str):
+        yield index, "text", content
+    for place, block in enumerate(content if isinstance(content, list) else (), index):
+        kind = fields(block).get("type")
+        if kind in _TEXTS:
+            yield place, "text", text(block.get("text"))
+        elif kind == "refusal":
+            yield place, "refusal", text(block.get("refusal"))
+        elif kind == "output_audio":
+            yield index + _TRANSCRIPT, "text", text(block.get("transcript"))
+
+
+def _opened(index: int, item: Block) -> Deltas:
     out: Deltas = [("part", index, item)]
     if item.get("type") in SAID:
         call = {"id": item.get("call_id") or "", "name": item.get("name") or ""}

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from holdfast.engine.remote.verbs import (
     COMMIT_ID_BYTES,
     PATH,
+    PROCESS_HEADER,
     PROTOCOL,
     PROTOCOL_HEADER,
     VERBS,
@@ -28,14 +29,14 @@ from holdfast.errors import BadArgument
 from holdfast.server.auth import Identity, needs
 from holdfast.server.problems import WireProblem
 from holdfast.server.remote.served_engine import ServedEngine
-from holdfast.server.waiting import cut_short
+from holdfast.server.waiting import cut_short, insist_still
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def routes() -> list[Route]:
     """All verbs; each says which scope it needs."""
-    table: dict[str, Endpoint] = {"hello": _hello, "commit": _commit, "watch": _watch}
+    table: dict[str, Endpoint] = {"commit": _commit, "watch": _watch, "hello": _hello}
     for name, verb in VERBS.items():
         table[name] = _reading(verb)
     found = []
@@ -48,7 +49,7 @@ def _reading(verb: Verb[Any]) -> Endpoint:
     @needs(verb.needs)
     async def endpoint(request: Request) -> Response:
         asked = await _asked(request, verb.asked)
-        return _answer(await _served(request).read(verb, asked, _who(request)))
+        return _answer(request, await _served(request).read(verb, asked, _who(request)))
 
     made: Endpoint = endpoint
     return made
@@ -57,7 +58,7 @@ def _reading(verb: Verb[Any]) -> Endpoint:
 @needs("read")
 async def _hello(request: Request) -> Response:
     await _asked(request, dict[str, Any])
-    return _answer(_served(request).hello(_who(request)))
+    return _answer(request, _served(request).hello(_who(request)))
 
 
 @needs("write")
@@ -66,7 +67,7 @@ async def _commit(request: Request) -> Response:
     if any(len(one.id) != COMMIT_ID_BYTES for one in asked.commits):
         takes = f"{COMMIT_ID_BYTES} bytes for each commit"
         raise BadArgument(parameter="id", takes=takes, given="another number")
-    return _answer(await _served(request).commit(asked, _who(request)))
+    return _answer(request, await _served(request).commit(asked, _who(request)))
 
 
 @needs("read")
@@ -85,11 +86,13 @@ async def _watch(request: Request) -> Response:
     try:
         # Nobody waits any longer for an answer that can't be sent.
         await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            insist_still(request)
         news = waiting.result() if waiting.done() else {}
     finally:
         waiting.cancel()
         leaving.cancel()
-    return _answer(WatchAnswer(news))
+    return _answer(request, WatchAnswer(news))
 
 
 async def _asked(request: Request, kind: Any) -> Any:
@@ -109,9 +112,10 @@ async def _asked(request: Request, kind: Any) -> Any:
         raise BadArgument(parameter="body", takes=takes, given=given[:200]) from None
 
 
-def _answer(value: Any) -> Response:
+def _answer(request: Request, value: Any) -> Response:
     media, content = written(value)
-    return Response(content, media_type=media)
+    headers = {PROCESS_HEADER: _served(request).process}
+    return Response(content, media_type=media, headers=headers)
 
 
 def _who(request: Request) -> Identity:

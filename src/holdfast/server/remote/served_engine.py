@@ -45,6 +45,10 @@ class ServedEngine:
 
     def __init__(self, engine: Engine, world: World, body_max: int) -> None:
         self._engine, self._body_max = engine, body_max
+        self.process = world.chance(8).hex()
+        """The name of this process, told with each answer."""
+        # A turn is told of where it runs, and that is with whoever asks; here are the requests.
+        self._submit = getattr(engine, "untraced_submit", engine.submit)
         self._ownership = Ownership(engine)
         self._memory = CommitMemory(world.tick)
         self._wakes = WakeCounts(engine, world)
@@ -75,7 +79,10 @@ class ServedEngine:
         return getattr(self._engine, verb.name)(**fields)
 
     async def commit(self, asked: CommitsAsked, who: Identity) -> list[CommitAnswer]:
-        """What became of each commit. One that came before gets the same answer again."""
+        """What became of each commit. One that came before gets the same answer again. What was
+        sent to a process before this one may have been sent again since, and done.
+        """
+        again = asked.again or asked.process not in ("", self.process)
         answers: list[asyncio.Future[CommitAnswer]] = []
         mine: list[_Mine] = []
         # Before anything is awaited: another try that comes meanwhile finds them.
@@ -86,7 +93,7 @@ class ServedEngine:
                 mine.append((one, answer))
         if mine:
             # A task of its own: a client that goes away stops nothing.
-            task = asyncio.ensure_future(self._see_to(mine, who, again=asked.again))
+            task = asyncio.ensure_future(self._see_to(mine, who, again=again))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
         found = []
@@ -123,7 +130,7 @@ class ServedEngine:
             ticket: Ticket | HoldfastError | None = None
             if verdict is None and not again:
                 try:
-                    ticket = self._engine.submit(commit)
+                    ticket = self._submit(commit)
                 except HoldfastError as error:
                     ticket = error
             tickets.append(ticket)

@@ -39,3 +39,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def insist_on_loopback(host: str, tokens: object | None) -> None:
+    """`BadArgument` for an address that others can reach, unless tokens say who may."""
+    if tokens is None and not is_loopback(host):
+        takes = "a loopback address, unless there is a file of tokens"
+        raise BadArgument(parameter="host", takes=takes, given=host)

@@ -8,13 +8,24 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from holdfast.errors import BadArgument
 from holdfast.runtime.aio import AsyncStore, open_async
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, fresh_token, identity
 from holdfast.server.limits import BODY_MAX
-from holdfast.server.serving.listening import address_of, is_loopback, listening
-from holdfast.server.serving.slow_clients import TimedProtocol
+from holdfast.server.serving.json_log import LogForm, log_as_json
+from holdfast.server.serving.listening import (
+    address_of,
+    insist_on_loopback,
+    listening,
+)
+from holdfast.server.serving.otel import (
+    OtelForm,
+    route_of_operation,
+    told_at_end,
+    traced,
+    tracing_for,
+)
+from holdfast.server.serving.uvicorn_config import uvicorn_config
 
 HOST, PORT = "127.0.0.1", 8642
 GRACE_S = 5
@@ -34,6 +45,8 @@ class ServedPlace(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens | None = None
     bytes_max: int = BODY_MAX
     rate: float = 0
+    log: LogForm = "text"
+    otel: OtelForm = "off"
 
 
 def serve(place: ServedPlace, tell: Tell) -> None:
@@ -42,43 +55,50 @@ def serve(place: ServedPlace, tell: Tell) -> None:
 
     Without tokens, one is made for all of `tenant`; an address that others can reach needs some.
     """
-    if place.tokens is None and not is_loopback(place.host):
-        takes = "a loopback address, unless there is a file of tokens"
-        raise BadArgument(parameter="host", takes=takes, given=place.host)
-    with listening(place.host, place.port) as listener:
-        asyncio.run(_serve(place, listener, tell))
+    insist_on_loopback(place.host, place.tokens)
+    if place.log == "json":
+        log_as_json()
+    tracing = tracing_for(place.otel)
+    with told_at_end(tracing), listening(place.host, place.port) as listener:
+        asyncio.run(_serve(place, tracing, listener, tell))
 
 
-async def _serve(place: ServedPlace, listener: socket.socket, tell: Tell) -> None:
+async def _serve(
+    place: ServedPlace, tracing: Any, listener: socket.socket, tell: Tell
+) -> None:
     opening = open_async(
         place.store,
         tenant=place.tenant,
         read_only=place.read_only,
         durability=place.durability,
+        tracing=tracing,
     )
     async with opening as store:
         tokens, made = place.tokens, None
         if tokens is None:
             made = fresh_token(store._work.world)
             tokens = Tokens({digest_of(made): identity(place.tenant, "admin")})
-        settings = Settings(tokens=tokens, bytes_max=place.bytes_max, rate=place.rate)
+        settings = Settings(
+            tokens=tokens,
+            bytes_max=place.bytes_max,
+            rate=place.rate,
+            tracing=tracing,
+        )
         # The socket listens already: whoever is told now is answered, if a moment later.
         tell(address_of(listener, place.host), made)
-        await server_of(store, settings).serve(sockets=[listener])
+        server = server_of(store, settings, log=place.log)
+        await server.serve(sockets=[listener])
 
 
-def server_of(store: AsyncStore, settings: Settings) -> uvicorn.Server:
+def server_of(
+    store: AsyncStore, settings: Settings, *, log: LogForm = "text"
+) -> uvicorn.Server:
     """What serves an open store; `serve(sockets=…)` does so until the process is told to end."""
-    # Nothing below a warning, and no line for a request: addresses name sessions.
     app = make_app(store, settings)
-    config = uvicorn.Config(
-        app,
-        http=TimedProtocol,
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        lifespan="on",
-        server_header=False,
+    config = uvicorn_config(
+        traced(app, settings.tracing, route_of_operation),
+        level="warning",
+        log=log,
         timeout_graceful_shutdown=GRACE_S,
     )
     return _Server(config, app.state.closing)

@@ -1,8 +1,11 @@
-"""Clients that connect and say nothing, or say it a byte a minute.
+"""Clients that connect and say nothing, or say it a byte a minute; and those that do not listen.
 
 uvicorn waits for the head of a request as long as that takes, so whoever opens connections and
 sends nothing holds them for ever. Here a head has arrived after `HEAD_S`, or its connection is
 closed. (Bodies are limited by `limits`, and connections between requests by uvicorn itself.)
+
+It waits as long for a client that asks for a stream and takes nothing of it. Here one that has
+taken nothing for `DEAF_S` is cut off; however slow it is, one that takes something is not.
 """
 
 import asyncio
@@ -10,16 +13,21 @@ import asyncio
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
+DEAF_S = 30.0
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1, for clients that say what they want within `HEAD_S`."""
+    """HTTP/1.1, for clients that say what they want within `HEAD_S`, and take what they are
+    answered.
+    """
 
     head_s = HEAD_S
+    deaf_s = DEAF_S
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_due: asyncio.TimerHandle | None = None
+        self._listening: asyncio.TimerHandle | None = None
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
@@ -36,8 +44,34 @@ class TimedProtocol(H11Protocol):
         if self.conn.trailing_data[0]:
             self._expect_head()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._listen(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._forget_listening()
+        super().resume_writing()
+
+    def _listen(self, left: int) -> None:
+        self._listening = self.loop.call_later(self.deaf_s, self._look, left)
+
+    def _look(self, left: int) -> None:
+        """Whether the client has taken any of what was left; new bytes are not added meanwhile."""
+        now = self.transport.get_write_buffer_size()
+        if now < left:
+            self._listen(now)
+        else:
+            # Not closed: that would wait until the client has taken all of it.
+            self.transport.abort()
+
+    def _forget_listening(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
+        self._forget_listening()
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:

@@ -11,6 +11,7 @@ looks does the same.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -26,7 +27,8 @@ from holdfast.runtime.turns.recovery import abandon
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.streams.push_stream_async import AsyncPushStream
 from holdfast.server.operations import REPLAYED
-from holdfast.server.problems import SenderGone, WireProblem
+from holdfast.server.problems import SenderGone
+from holdfast.server.turns.asked_again import reused
 
 LOOK_S = 1.0
 """How often leases are looked at, at the least."""
@@ -86,22 +88,31 @@ async def _answered(work: Callable[[], Awaitable[Response]]) -> Response:
     return await work()
 
 
-def reused(key: str) -> WireProblem:
-    """The refusal of another request with a key that was used before."""
-    detail = f"The Idempotency-Key `{key}` came before, with another request."
-    return WireProblem("key_reused", detail)
-
-
 class LeasedStream:
     """A message that a client pushes in batches. `taken` is how many chunks of it were stored."""
 
     def __init__(self, stream: AsyncPushStream) -> None:
         self.stream = stream
         self.taken = 0
-        self.last = (-1, "")
-        """The number of the first chunk of the last batch, and the text of that batch."""
         self.closed = False
         self.lock = asyncio.Lock()
+        self._starts: list[int] = []
+        self._texts: list[str] = []
+
+    def note(self, count: int, text: str) -> None:
+        """So many more chunks were stored, in one commit; this is their text."""
+        self._starts.append(self.taken)
+        self._texts.append(text)
+        self.taken += count
+
+    def text_from(self, index: int, end: int) -> str:
+        """The text of the chunks from this number up to that one, as it was answered: for a client
+        that did not get the answer. Nothing of a commit that began before, or goes on after.
+        """
+        first = bisect_left(self._starts, index)
+        ends = [*self._starts[first + 1 :], self.taken]
+        texts = zip(ends, self._texts[first:], strict=False)
+        return "".join(text for last, text in texts if last <= end)
 
 
 class LeasedTurn:
@@ -115,6 +126,8 @@ class LeasedTurn:
         self.start_key: str | None = None
         """The `Idempotency-Key` that it was started with."""
         self.answers = Answers()
+        self.over = asyncio.Event()
+        """Set when it is no longer held."""
         self.streams: dict[str, LeasedStream] = {}
         self._world = world
         self._due = world.tick() + lease_s
@@ -195,6 +208,7 @@ class LeasedTurns:
     def let_go(self, held: LeasedTurn) -> None:
         """The turn is over, or not ours any more."""
         self._turns.pop((held.session.tenant, held.id), None)
+        held.over.set()
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -226,7 +240,7 @@ class LeasedTurns:
         """Settles the turn of a client that is gone. If it comes back and asks for the turn again,
         it gets another, with its message if that was not used.
         """
-        self.let_go(held)
+        self._turns.pop((held.session.tenant, held.id), None)
         self.abandoned += 1
         self.starts(held.session.tenant).forget(held.start_key)
         # Else somebody has ended it, or the store can't be used now: then the turn is dropped with
@@ -235,3 +249,5 @@ class LeasedTurns:
             work = held.work
             await arun(abandon(work.session, work.number, GONE))
         held.work.close()
+        # Last: whoever pushes in it is told how it ended.
+        held.over.set()

@@ -24,10 +24,11 @@ from holdfast.server.head_guard import guarded
 from holdfast.server.operations import Body, WireRequest, answer
 from holdfast.server.problems import SenderGone, ServerStopping, WireProblem
 from holdfast.server.records import LeasedTurnRecord
-from holdfast.server.sessions import FORMAT, ResetPolicy, event_of, policy_of
+from holdfast.server.sessions import FORMAT, ResetPolicy, policy_of
 from holdfast.server.tenants import no_turn
+from holdfast.server.turns.asked_again import event_of, insist_same
 from holdfast.server.turns.held import LeasedTurn
-from holdfast.server.waiting import cut_short, is_stopping
+from holdfast.server.waiting import cut_short, insist_still, is_stopping
 
 LEASE_S = 30.0
 
@@ -104,8 +105,14 @@ async def _begun(request: WireRequest, begin: Callable[..., Any]) -> AsyncTurn:
         )
         return turn
     except AlreadyAccepted as known:
+        if key is None:
+            raise
+        if body.event_id is None:
+            brought = [] if body.message is None else [body.message]
+            place = (known.session_id, known.message_id)
+            await insist_same(request, place, brought, body.format)
         # Its sender asks again: if the message still waits, it waits for just this turn.
-        if key is None or known.turn_id is not None:
+        if known.turn_id is not None:
             raise
         waiting = Receipt(known.session_id, known.message_id)
         try:
@@ -116,8 +123,8 @@ async def _begun(request: WireRequest, begin: Callable[..., Any]) -> AsyncTurn:
 
 
 async def attended(request: Request, work: Awaitable[Any]) -> Any:
-    """Does this work while its sender is there; `SenderGone` when it goes before. One that waits
-    when the server is told to end may ask again.
+    """Does this work while its sender is there; `SenderGone` when it goes before, or may not ask any
+    more. One that waits when the server is told to end may ask again.
     """
     task = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(cut_short(request))
@@ -127,6 +134,7 @@ async def attended(request: Request, work: Awaitable[Any]) -> Any:
             task.cancel()
             await asyncio.wait((task,))
             if task.cancelled():
+                insist_still(request)
                 raise ServerStopping if is_stopping(request) else SenderGone
         return task.result()
     finally:
@@ -135,7 +143,7 @@ async def attended(request: Request, work: Awaitable[Any]) -> Any:
 
 async def said_by(request: Request) -> bytes:
     """What a request says, to tell it from another one."""
-    words = f"{request.method} {request.url.path}\n".encode()
+    words = f"{request.method} {request.scope['path']}\n".encode()
     return hashlib.sha256(words + await request.body()).digest()
 
 
@@ -192,6 +200,8 @@ def step(work: Step, *, status: int = 200) -> Callable[[WireRequest], Any]:
             return answer(await work(request, held), status=status)
 
         with held.asked():
+            if request.key is None:
+                return await done()
             said = await said_by(request.request)
             return await held.answers.once(request.key, said, done)
 

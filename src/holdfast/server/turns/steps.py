@@ -16,7 +16,6 @@ from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns.end_turn import Ending
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.server.operations import Body, WireRequest, answer, route
-from holdfast.server.problems import WireProblem
 from holdfast.server.reading import ContextQuery, InboxRecord
 from holdfast.server.records import (
     ContextRecord,
@@ -31,6 +30,7 @@ from holdfast.server.sessions import (
     CompactBody,
 )
 from holdfast.server.turns.held import LeasedStream, LeasedTurn
+from holdfast.server.turns.push import PushBody, Pushed, push, push_lines
 from holdfast.server.turns.start import (
     KeyedStartBody,
     StartBody,
@@ -43,7 +43,6 @@ from holdfast.server.turns.start import (
 )
 
 TURN = "/v1/turns/{turn}"
-CHUNKS_MAX = 10_000
 
 
 class TurnShown(msgspec.Struct, frozen=True):
@@ -144,55 +143,6 @@ async def open_stream(request: WireRequest, held: LeasedTurn) -> StreamOpened:
     stream = held.turn.stream(request.body.format)
     held.streams[stream.message_id] = LeasedStream(stream)
     return StreamOpened(stream.message_id)
-
-
-class PushBody(Body):
-    index: int
-    chunks: list[Any] = []
-    close: bool = False
-
-
-class Pushed(msgspec.Struct, frozen=True):
-    """The text of the chunks that were new, to be shown: it is durable. `index` is that of the next
-    chunk.
-    """
-
-    text: str
-    index: int
-
-
-async def push(request: WireRequest, held: LeasedTurn) -> Pushed:
-    """Stores chunks in one commit, and gives their text once it is durable. `index` is the number of
-    the first of them, from 0: what came before is left out, and what leaves a gap is refused. With
-    `close`, the message ends here.
-    """
-    body = request.body
-    message_id = request.path["message"]
-    stream = held.streams.get(message_id)
-    if stream is None:
-        raise _no_stream(message_id)
-    async with stream.lock:
-        if body.index < 0 or body.index > stream.taken:
-            detail = (
-                f"The next chunk of message `{message_id}` is number {stream.taken}."
-            )
-            raise WireProblem("conflict", detail, index=stream.taken)
-        new = body.chunks[stream.taken - body.index :]
-        # All of it came before, and its sender did not get the answer: this is the same one.
-        text = "" if new or body.index != stream.last[0] else stream.last[1]
-        if new:
-            text = await stream.stream._push_all(new)
-            stream.last = (stream.taken, text)
-            stream.taken += len(new)
-        if body.close and not stream.closed:
-            await stream.stream.close()
-            stream.closed = True
-        return Pushed(text, stream.taken)
-
-
-def _no_stream(message_id: str) -> WireProblem:
-    detail = f"No message `{message_id}` is being spoken in this turn."
-    return WireProblem("not_found", detail, what="stream", name=message_id)
 
 
 class CallBody(Body):
@@ -359,6 +309,9 @@ def routes() -> list[Route]:
     keyed: dict[str, Any] = {"scope": "write", "takes_key": True}
     leased: dict[str, Any] = {"gives": LeasedTurnRecord, "status": 201, **keyed}
     return [
+        # First: it is asked for each batch of chunks.
+        route("POST", f"{TURN}/streams/{{message}}", step(push), body=PushBody, gives=Pushed,
+              lines=push_lines, **keyed),
         route("POST", "/v1/turns", start_by_key, body=KeyedStartBody, **leased),
         route("POST", f"{SESSION}/turns", start, body=StartBody, takes_match=True, **leased),
         route("GET", TURN, show, gives=TurnShown, scope="read"),
@@ -369,8 +322,6 @@ def routes() -> list[Route]:
               status=201, **keyed),
         route("POST", f"{TURN}/streams", step(open_stream, status=201), body=StreamBody,
               gives=StreamOpened, status=201, **keyed),
-        route("POST", f"{TURN}/streams/{{message}}", step(push), body=PushBody, gives=Pushed,
-              **keyed),
         route("POST", f"{TURN}/calls", step(call, status=201), body=CallBody, gives=CallStored,
               status=201, **keyed),
         route("GET", f"{TURN}/calls", step(calls), gives=RunnableCalls, **write),

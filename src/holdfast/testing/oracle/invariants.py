@@ -17,7 +17,7 @@ from holdfast.engine.protocol import Engine, OwedReply, SessionState
 from holdfast.runtime.live.context import Contexts
 from holdfast.runtime.live.message import Message, parts_of, shown_text_of
 from holdfast.runtime.turns.outbox import owed as owed_by
-from holdfast.runtime.turns.outbox import said_in
+from holdfast.runtime.turns.said_text import said_in
 from holdfast.testing.oracle.look import SESSIONS_MAX, Look
 from holdfast.testing.providers import check
 

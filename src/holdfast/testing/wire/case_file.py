@@ -10,9 +10,13 @@ headers_of  headers of the answer
 save        what is kept for later steps, by path
 until_s     asked again until the answer is as expected, so long at most: for what takes a lease
 at_once     sent so many times at the same time; `same` names what must be equal in all answers
+take        for a stream: so many events are read, as the list `events` with `event`, `id` and `data`, and then
+            its reader goes
 fault       "lose_answer": the connection is closed when the answer begins
             "cut_body": the connection is closed in the middle of the body
             "leave": the client goes away while nothing was answered yet
+            "cut_often": a stream is read by a client that is cut off again and again, and comes back with the
+            last `id` that it took; what it took must be what one that is not cut off takes
 """
 
 from pathlib import Path
@@ -21,7 +25,7 @@ from typing import Any, Literal
 import msgspec
 
 CASES = Path(__file__).parent / "cases"
-Fault = Literal["lose_answer", "cut_body", "leave"]
+Fault = Literal["lose_answer", "cut_body", "leave", "cut_often"]
 
 
 class CaseStep(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -40,6 +44,7 @@ class CaseStep(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     headers_of: dict[str, str] = {}
     save: dict[str, str] = {}
     until_s: float = 0
+    take: int = 0
     at_once: int = 1
     same: list[str] = []
     fault: Fault | None = None

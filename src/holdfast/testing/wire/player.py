@@ -8,13 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
+
 from holdfast.runtime.clock import RealWorld, real_tick
 from holdfast.testing.wire.case_file import Case, CaseStep
+from holdfast.testing.wire.event_lines import EventLines
 
 LIMIT_S = 30.0
 LEAVE_S = 0.3
 """A client that leaves waits so long first: nothing must have been answered until then."""
 AGAIN_S = 0.05
+CUTS = (0, 1, 40, 150, 300, 333, 500, 800)
+"""A stream that is cut often is cut after so many bytes, in turn."""
 _NAME = re.compile(r"\$\{(\w+)\}")
 
 
@@ -50,6 +55,9 @@ class Player:
         return None
 
     def _take(self, step: CaseStep, known: dict[str, Any]) -> None:
+        if step.fault == "cut_often":
+            self._cut_often(step, known)
+            return
         if step.fault is not None:
             self._faulty(step, known)
             return
@@ -82,7 +90,32 @@ class Player:
     def _ask(self, step: CaseStep, known: dict[str, Any]) -> WireAnswer:
         with self._connected() as connection:
             connection.sendall(self._request(step, known))
+            if step.take:
+                return _read_events(connection, EventLines(), step.take)
             return _read(connection)
+
+    def _cut_often(self, step: CaseStep, known: dict[str, Any]) -> None:
+        """Two readers of one stream, one of which is cut off all the time."""
+        whole = self._ask(step, known)
+        _compare(step, known, whole)
+        lines = EventLines(step.headers.get("Last-Event-ID", ""))
+        taken: list[Any] = []
+        for number in range(100 * step.take):
+            headers = {**step.headers, "Last-Event-ID": lines.last_id}
+            asked = msgspec.structs.replace(step, headers=headers)
+            with self._connected() as connection:
+                connection.sendall(self._request(asked, known))
+                # What was half read is lost with its connection.
+                lines = EventLines(lines.last_id)
+                left = CUTS[number % len(CUTS)]
+                wanted = step.take - len(taken)
+                told = _read_events(connection, lines, wanted, left)
+            taken += told.body["events"]
+            if len(taken) >= step.take:
+                break
+        if taken != whole.body["events"]:
+            raise Unlike(f"cut off often, a reader took {taken}, not {whole.body}")
+        _save(step, known, whole)
 
     def _faulty(self, step: CaseStep, known: dict[str, Any]) -> None:
         with self._connected() as connection:
@@ -131,6 +164,36 @@ class Player:
         return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def _read_events(
+    connection: socket.socket, lines: EventLines, count: int, left: int = 1 << 30
+) -> WireAnswer:
+    """So many events of a stream, or as many as its first bytes hold."""
+    from http.client import HTTPException, HTTPResponse
+
+    response = HTTPResponse(connection)
+    events: list[Any] = []
+    try:
+        response.begin()
+        media = response.headers.get_content_type()
+        while len(events) < count and left > 0 and media == "text/event-stream":
+            piece = response.read1(min(left, 1 << 16))
+            if not piece:
+                break
+            left -= len(piece)
+            events += lines.feed(piece)
+    except HTTPException as error:
+        raise Unlike(f"no stream ({type(error).__name__})") from None
+    # More may have come with the last one: nobody has asked for it.
+    body = {"events": events[:count]}
+    if len(events) > count:
+        lines.last_id = events[count - 1]["id"]
+    return WireAnswer(response.status, _headers(response), body)
+
+
+def _headers(response: Any) -> dict[str, str]:
+    return {name.lower(): text for name, text in response.getheaders()}
+
+
 def _read(connection: socket.socket) -> WireAnswer:
     from http.client import HTTPException, HTTPResponse
 
@@ -140,7 +203,7 @@ def _read(connection: socket.socket) -> WireAnswer:
         raw = response.read()
     except HTTPException as error:
         raise Unlike(f"no answer ({type(error).__name__})") from None
-    headers = {name.lower(): text for name, text in response.getheaders()}
+    headers = _headers(response)
     body: Any = raw.decode("utf-8", "replace")
     if "json" in headers.get("content-type", ""):
         body = json.loads(raw)

@@ -20,6 +20,8 @@ def options(parser: Parser) -> None:
     )
     file = "write to this file, which must not exist yet (default: stdout)"
     parser.add_value("--out", "PATH", file)
+    keep = "leave keys, tokens and passwords in requests and documents"
+    parser.add_switch("--keep-secrets", keep)
     parser.add_store()
 
 
@@ -37,13 +39,16 @@ def run(options: Any, out: Output) -> int:
 
     markdown, html: a document for people. What was said stands in it as plain text, never as markup.
 
+    What looks like a key, a token or a password is replaced in requests and documents, for they are handed on; with
+    --keep-secrets it stays. The other two are made to be carried on from, and have every word.
+
     With --json, a file that was written is reported as one object, `out`, `bytes` and `session_id`, and a document on
     stdout is wrapped in one, `markdown` or `html`; the other formats are JSON as they are.
     """
     with opened_session(options) as session:
         # A generator: a long log is written as it is read, so the store stays open
         # until all is out.
-        data = export(session, options.format)
+        data = export(session, options.format, secrets=options.keep_secrets)
         if options.out is None:
             _print(data, options.format, out)
             return DONE

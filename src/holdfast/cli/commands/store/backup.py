@@ -5,7 +5,7 @@ from typing import Any
 from holdfast.cli.codes import DONE, USAGE, Stop
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.targets import opened
+from holdfast.cli.targets import insist_on_store_itself, opened
 from holdfast.errors import StoreUnavailable
 from holdfast.exporters import units
 
@@ -22,6 +22,7 @@ def run(options: Any, out: Output) -> int:
 
     With --json, one object with the fields of `Store.backup()`.
     """
+    insist_on_store_itself(options.store)
     with opened(options) as store:
         try:
             backup = store.backup(options.to)

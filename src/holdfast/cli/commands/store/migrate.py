@@ -5,7 +5,7 @@ from typing import Any
 from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.targets import insist
+from holdfast.cli.targets import insist, insist_on_store_itself
 from holdfast.runtime.catalog.maintenance import migrate
 
 
@@ -21,6 +21,7 @@ def run(options: Any, out: Output) -> int:
     With --json, one object: `before` and `after`, the numbers of the store's format.
     """
     # Not `opened`: opening a store migrates it, and there would be nothing to tell.
+    insist_on_store_itself(options.store)
     insist(options.store)
     migrated = migrate(options.store)
     before, after = migrated.before, migrated.after

@@ -5,7 +5,7 @@ from typing import Any
 from holdfast.cli.codes import DONE
 from holdfast.cli.output import Output
 from holdfast.cli.parser import Parser
-from holdfast.cli.targets import insist
+from holdfast.cli.targets import insist, insist_on_store_itself
 from holdfast.runtime.catalog.maintenance import vacuum
 
 
@@ -25,6 +25,7 @@ def run(options: Any, out: Output) -> int:
 
     With --json, one object: `freed`, in bytes.
     """
+    insist_on_store_itself(options.store)
     insist(options.store)
     freed = vacuum(options.store)
     # What is written meanwhile may make the file larger than it was.

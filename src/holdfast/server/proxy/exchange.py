@@ -1,0 +1,180 @@
+"""One request and its answer: read from the provider, stored, and then handed on.
+
+An exchange goes on when its client is gone (I-16): what the provider says is stored to its end. One that
+breaks off at the provider's side breaks off for the client, too, so that a half answer can't look whole;
+and so does one that can't be stored.
+"""
+
+import asyncio
+import contextlib
+import json
+import zlib
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.server.proxy.answers import (
+    ENCODINGS,
+    AnswerReader,
+    EventReader,
+    EventTooLarge,
+    plain_body,
+    whole_chunks,
+)
+from holdfast.server.proxy.dialects import Request, error_body
+from holdfast.server.proxy.recording import AnswerRecording
+from holdfast.server.proxy.relay import BrokenOff, Head, Relay
+from holdfast.server.proxy.upstream import (
+    ProviderAnswer,
+    ProviderRequest,
+    Upstream,
+    UpstreamFailed,
+    end_to_end,
+)
+
+WHOLE_MAX = 64 << 20
+"""An answer that is not streamed is held until it is stored; one that is larger breaks off."""
+_AGAIN = (408, 409, 425, 429)
+"""What clients try again, beside the 500s."""
+
+
+_DEFECT = "A bug in Holdfast; its log tells more."
+
+
+class Unreadable(Exception):
+    """The answer can't be read, and so not be stored."""
+
+
+async def pass_on(upstream: Upstream, asked: ProviderRequest, relay: Relay) -> None:
+    """What asks for no answer of a model passes as it is, and nothing of it is stored."""
+    try:
+        answer = await upstream.ask(asked)
+    except UpstreamFailed as error:
+        await relay.fail(502, error_body(None, _words(error), "bad_gateway"))
+        return
+    try:
+        await relay.put(Head(answer.status, end_to_end(answer.headers)))
+        async for piece in answer.pieces():
+            await relay.put(piece)
+        await relay.put(None)
+    except UpstreamFailed:
+        await relay.put(BrokenOff())
+        answer.close()
+    except BaseException:
+        relay.leave()
+        answer.close()
+        raise
+
+
+async def exchange(
+    upstream: Upstream,
+    asked: ProviderRequest,
+    request: Request,
+    recording: AnswerRecording,
+    relay: Relay,
+) -> None:
+    """Asks the provider, and stores and hands on what it answers."""
+    answer: ProviderAnswer | None = None
+    try:
+        answer = await upstream.ask(asked)
+        if answer.header(b"content-encoding") not in ("", *ENCODINGS):
+            raise Unreadable("the answer has an encoding that was not asked for")
+        is_stream = answer.header(b"content-type").startswith("text/event-stream")
+        if is_stream and answer.status < 300:
+            await _stream(answer, request, recording, relay)
+        else:
+            await _whole(answer, request, recording, relay)
+    except (UpstreamFailed, Unreadable, EventTooLarge, zlib.error) as error:
+        await recording.fail(str(error), again=True)
+        words = error_body(request.dialect, _words(error), "bad_gateway")
+        await relay.fail(502, words)
+    except HoldfastError as error:
+        # What can't be stored is not shown.
+        await recording.fail(f"it could not be stored ({error.code})", again=False)
+        told = f"Holdfast could not store the answer ({error.code})."
+        await relay.fail(503, error_body(request.dialect, told, error.code))
+    except asyncio.CancelledError as cut:
+        relay.leave()
+        await recording.leave(str(cut))
+        raise
+    except Exception:
+        # A defect of ours: the client is not left waiting.
+        await recording.fail("a bug in Holdfast", again=False)
+        await relay.fail(500, error_body(request.dialect, _DEFECT, "internal"))
+        raise
+    finally:
+        if answer is not None and not answer.is_read:
+            answer.close()
+
+
+async def _stream(
+    answer: ProviderAnswer, request: Request, recording: AnswerRecording, relay: Relay
+) -> None:
+    head = [each for each in end_to_end(answer.headers) if each[0] != b"content-length"]
+    await relay.put(Head(answer.status, [*head, *recording.headers()]))
+    events = EventReader(answer.header(b"content-encoding"))
+    told = AnswerReader(request.dialect)
+    async for piece in answer.pieces():
+        data, passed = events.feed(piece)
+        chunks = told.read(data)
+        if chunks:
+            await recording.push(chunks)
+        recording.response_id = told.response_id
+        if told.is_over and told.error is None:
+            # Its client may go on from it as soon as it has the end.
+            recording.hear()
+        if passed:
+            await relay.put(passed)
+    if not told.is_ended:
+        # The connection ended as it should, but the answer did not.
+        raise UpstreamFailed("the answer broke off")
+    if told.error is not None:
+        await recording.fail(f"the provider answered: {told.error}", again=True)
+    else:
+        await recording.finish()
+    rest = events.rest()
+    if rest:
+        await relay.put(rest)
+    await relay.put(None)
+
+
+async def _whole(
+    answer: ProviderAnswer, request: Request, recording: AnswerRecording, relay: Relay
+) -> None:
+    body = bytearray()
+    async for piece in answer.pieces():
+        body += piece
+        if len(body) > WHOLE_MAX:
+            raise Unreadable("the answer is too large")
+    if answer.status < 300:
+        chunks, response_id = _read_whole(answer, request, bytes(body))
+        recording.response_id = response_id
+        if chunks:
+            await recording.push(chunks)
+            await recording.finish()
+        else:
+            await recording.fail("the answer is no message", again=False)
+    else:
+        again = answer.status in _AGAIN or answer.status >= 500
+        await recording.fail(f"the provider answered {answer.status}", again=again)
+    head = [*end_to_end(answer.headers), *recording.headers()]
+    await relay.put(Head(answer.status, head))
+    if body:
+        await relay.put(bytes(body))
+    await relay.put(None)
+
+
+def _read_whole(
+    answer: ProviderAnswer, request: Request, raw: bytes
+) -> tuple[list[Any], str | None]:
+    """The answer as chunks, and the provider's id of it."""
+    body = None
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.loads(plain_body(answer.header(b"content-encoding"), raw))
+    if not isinstance(body, dict):
+        return [], None
+    id = body.get("id")
+    return whole_chunks(request.dialect, body), id if isinstance(id, str) else None
+
+
+def _words(error: Exception) -> str:
+    return f"The provider has not answered: {error}."

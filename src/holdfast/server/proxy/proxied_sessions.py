@@ -1,0 +1,494 @@
+"""The sessions that pass through the proxy: which one a request belongs to, and what is running in
+each.
+
+A turn begins with a list that brings something new, and goes on while its calls are answered: until an
+answer makes no calls. The same list again is another attempt at the same turn, so a turn whose answer
+failed, or was not heard by its client to its end, stays open for a moment.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from functools import partial
+from typing import Any, NamedTuple
+
+from holdfast.domain.record.memory import Memory
+from holdfast.domain.repair import StoredMessage
+from holdfast.errors import (
+    HoldfastError,
+    NotFound,
+    SessionBusy,
+    SessionEnded,
+    TurnInterrupted,
+)
+from holdfast.runtime.aio import AsyncSession, AsyncStore
+from holdfast.runtime.changes.record_turn import (
+    GivenList,
+    go_on_with,
+    start_in,
+    start_with,
+)
+from holdfast.runtime.clock import mint
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import read
+from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.turn_async import AsyncTurn
+from holdfast.runtime.turns.end_turn import Ending
+from holdfast.server.proxy.dialects import RESPONSES, Request
+from holdfast.server.proxy.kinds import Before, Kind, is_again, kind_of, told_kind
+from holdfast.server.proxy.list_index import ListIndex
+from holdfast.server.proxy.marks import Mark, Marks, marks_of, opening
+from holdfast.server.proxy.naming import (
+    Headers,
+    NamedSession,
+    name_of,
+    told_by_codex,
+    tries_again,
+)
+from holdfast.server.proxy.recording import AnswerRecording
+
+RETRY_S = 10.0
+"""For so long, a turn whose answer failed waits for another attempt."""
+RESULTS_S = 600.0
+"""For so long, a turn whose calls are being run waits for their results."""
+LEAVING_S = 1.0
+"""For so long, a request waits for the one before it in its session, whose client may be leaving."""
+KNOWN_MAX = 1000
+LOOK_BACK = 200
+"""So many sessions are looked through for a list that is not known, once in a process."""
+RESPONSE = "proxy.response"
+"""The label of a message that says the provider's id of it."""
+_OWN = "proxy:"
+"""What the keys of sessions begin with that nobody has named."""
+
+
+class OpenTurn(NamedTuple):
+    """A turn that waits for the next request, and how it ends if none comes."""
+
+    turn: AsyncTurn
+    calls: tuple[str, ...]
+    ending: Ending
+    timer: asyncio.TimerHandle
+
+
+class ProxiedSession:
+    """A session, and what passes through the proxy for it."""
+
+    def __init__(
+        self, session: AsyncSession | None, key: str, scope: str | None
+    ) -> None:
+        self.session = session
+        """None until its first turn makes it."""
+        self.key, self.scope = key, scope
+        """The scope in which it is found by its list; None if it has a name that is enough."""
+        self.memory = Memory()
+        self.lock = asyncio.Lock()
+        self.before: Before | None = None
+        self.is_loaded = False
+        self.waiting: OpenTurn | None = None
+        self.flight: AnswerRecording | None = None
+
+
+async def _load(proxied: ProxiedSession) -> None:
+    """What its session holds from before this process."""
+    if not proxied.is_loaded:
+        proxied.is_loaded = True
+        if proxied.session is not None:
+            proxied.before = await stored_before(proxied.session)
+
+
+class ProxiedSessions:
+    """The sessions of one tenant."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+        self._known: OrderedDict[str, ProxiedSession] = OrderedDict()
+        self._index = ListIndex()
+        self._responses: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._looked_at: set[str] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._finding = asyncio.Lock()
+
+    async def begin(self, headers: Headers, request: Request) -> AnswerRecording:
+        """Stores what a request brings and gives what its answer is stored with."""
+        name = name_of(headers, request)
+        marks = marks_of(request.messages)
+        kind: Kind | None = told_kind(headers, request, marks)
+        if kind is not None:
+            key = name.key if name is not None else "proxy"
+            return await self._aside(key, kind, request, await self._before(key))
+        async with self._finding:
+            is_retry = tries_again(headers)
+            proxied = await self._find(name, request, marks, is_retry)
+        async with proxied.lock:
+            if not await self._is_free(proxied):
+                known = proxied.before
+                return await self._aside(proxied.key, "aside", request, known)
+            await _load(proxied)
+            before = proxied.before
+            kind = kind_of(request, name, marks, before)
+            if kind != "turn":
+                return await self._aside(proxied.key, kind, request, before)
+            now = Before(
+                marks,
+                has_tools=request.has_tools,
+                instructions=request.instructions,
+                turn=told_by_codex(headers, "turn_id"),
+            )
+            try:
+                turn = await self._turn(proxied, request, now)
+            # Somebody else works in it, in another process.
+            except SessionBusy:
+                known = proxied.before
+                return await self._aside(proxied.key, "aside", request, known)
+            over, heard = partial(self._over, proxied), partial(self._heard, proxied)
+            recording = AnswerRecording(turn, request, marks, over, heard)
+            proxied.flight = recording
+            proxied.before = now
+            if proxied.scope is not None:
+                scope, key = proxied.scope, proxied.key
+                self._index.learn(scope, key, marks, is_open=True)
+            return recording
+
+    async def _before(self, key: str) -> Before | None:
+        """What is known of a session, if there is one."""
+        proxied = self._known.get(key)
+        if proxied is None:
+            if await self._stored(key) is None:
+                return None
+            proxied = await self._open(key)
+        async with proxied.lock:
+            await _load(proxied)
+            return proxied.before
+
+    # Which session it is.
+
+    async def _find(
+        self,
+        name: NamedSession | None,
+        request: Request,
+        marks: Marks,
+        is_retry: bool,
+    ) -> ProxiedSession:
+        if name is not None and name.is_strong:
+            return await self._open(name.key)
+        before = request.goes_on_from
+        scope = "" if name is None else name.key
+        key = None
+        if before is not None:
+            await self._look_back(scope)
+            scope, key = self._responses.get(before, (scope, None))
+        else:
+            key = self._found(scope, marks, is_retry)
+            # A list that only begins is nobody's from before this process.
+            if key is None and opening(marks) is None:
+                await self._look_back(scope)
+                key = self._found(scope, marks, is_retry)
+        if key is None:
+            key = await self._fresh_key(scope)
+        return await self._open(key, scope)
+
+    def _found(self, scope: str, marks: Marks, is_retry: bool) -> str | None:
+        key = self._index.find(scope, marks, is_retry=is_retry)
+        known = None if key is None else self._known.get(key)
+        if known is not None and known.flight is not None and not known.flight.is_left:
+            # Somebody else is being answered who began with the same words.
+            if opening(marks) is not None and not is_retry:
+                return None
+        return key
+
+    async def _fresh_key(self, scope: str) -> str:
+        world = self._store._work.world
+        if not scope:
+            return _OWN + mint(world, world.now()).hex()
+        number, key = 1, scope
+        while key in self._known or await self._stored(key) is not None:
+            number += 1
+            key = f"{scope}/{number}"
+        return key
+
+    async def _stored(self, key: str) -> AsyncSession | None:
+        with contextlib.suppress(NotFound):
+            return await self._store.session(key, create=False)
+        return None
+
+    async def _open(self, key: str, scope: str | None = None) -> ProxiedSession:
+        found = self._known.get(key)
+        if found is None:
+            session = await self._stored(key)
+            found = self._known.get(key) or ProxiedSession(session, key, scope)
+            self._known[key] = found
+            self._forget_some()
+        self._known.move_to_end(key)
+        return found
+
+    def _forget_some(self) -> None:
+        for key, known in list(self._known.items()):
+            if len(self._known) <= KNOWN_MAX:
+                return
+            if known.flight is None and known.waiting is None:
+                if not known.lock.locked():
+                    del self._known[key]
+
+    async def _look_back(self, scope: str) -> None:
+        """Learns the lists of sessions that were there before this process."""
+        if scope in self._looked_at:
+            return
+        self._looked_at.add(scope)
+        if scope:
+            number, key = 1, scope
+            while (session := await self._stored(key)) is not None:
+                await self._learn(scope, key, session)
+                number += 1
+                key = f"{scope}/{number}"
+            return
+        # Those too in which a turn was left running, by a proxy that was killed.
+        page = await self._store.sessions(limit=LOOK_BACK)
+        for info in reversed(list(page)):
+            key = info.key or ""
+            is_own = key.startswith(_OWN) and "/" not in key
+            if is_own and info.state != "ended":
+                await self._learn("", key, await self._store.get(info.id))
+
+    async def _learn(self, scope: str, key: str, session: AsyncSession) -> None:
+        if key in self._known:
+            return
+        known = await stored_before(session)
+        if known is not None:
+            self._index.learn(scope, key, known.marks, known.answer)
+        for labels in session._log.labels().values():
+            if isinstance(labels.get(RESPONSE), str):
+                self._note_response(labels[RESPONSE], scope, key)
+
+    def _note_response(self, response: str, scope: str, key: str) -> None:
+        self._responses[response] = (scope, key)
+        if len(self._responses) > KNOWN_MAX * 10:
+            self._responses.popitem(last=False)
+
+    # What runs in it.
+
+    async def _is_free(self, proxied: ProxiedSession) -> bool:
+        """Whether the request before this one is over. One whose client has left it is ended."""
+        flight = proxied.flight
+        if flight is None:
+            return True
+        await flight.over_or_left(LEAVING_S)
+        if proxied.flight is not flight:
+            return True
+        if not flight.is_left:
+            return False
+        await flight.stop()
+        return True
+
+    async def _turn(
+        self, proxied: ProxiedSession, request: Request, now: Before
+    ) -> AsyncTurn:
+        waiting, proxied.waiting = proxied.waiting, None
+        if waiting is not None:
+            waiting.timer.cancel()
+            if _is_next(proxied.before, waiting, now):
+                # Else it was stopped meanwhile, by somebody else.
+                with contextlib.suppress(TurnInterrupted):
+                    given = _list_of(request, proxied.memory)
+                    going = go_on_with(waiting.turn._work, given)
+                    return AsyncTurn((await arun(going)).work)
+            else:
+                await _end(waiting.turn, waiting.ending)
+        return await self._start(proxied, request)
+
+    async def _start(self, proxied: ProxiedSession, request: Request) -> AsyncTurn:
+        known = proxied.session
+        if known is not None:
+            starting = start_with(known._log, _list_of(request, proxied.memory))
+            # Its key was reset since: it goes on in the session that is current now.
+            with contextlib.suppress(SessionEnded):
+                return AsyncTurn((await arun(starting)).work)
+            proxied.memory = Memory()
+        given = _list_of(request, proxied.memory)
+        starting = start_in(self._store._work, proxied.key, given)
+        turn = AsyncTurn((await arun(starting)).work)
+        proxied.session = AsyncSession(turn._work.session)
+        return turn
+
+    async def _over(self, proxied: ProxiedSession, recording: AnswerRecording) -> None:
+        """An answer is over: what becomes of its turn."""
+        try:
+            self._heard(proxied, recording)
+            await self._name_response(proxied, recording)
+            await self._go_on(proxied, recording)
+        finally:
+            proxied.flight = None
+
+    async def _go_on(self, proxied: ProxiedSession, recording: AnswerRecording) -> None:
+        turn, ending = recording.turn, recording.ending
+        if recording.may_be_tried_again:
+            self._wait(proxied, turn, recording.calls, ending, RETRY_S)
+        elif recording.calls:
+            # A call that the model had to make may be the answer itself.
+            if not recording.request.forces_call:
+                ending = Ending("interrupted", "no results of its calls came")
+            self._wait(proxied, turn, recording.calls, ending, RESULTS_S)
+        else:
+            self._settle(proxied)
+            await _end(turn, ending)
+
+    def _heard(self, proxied: ProxiedSession, recording: AnswerRecording) -> None:
+        """What was answered, for the lists that go on from it."""
+        before = proxied.before
+        if before is not None:
+            # As its client knows it: one that has gone has not heard it.
+            is_answered = recording.is_whole and not recording.is_left
+            proxied.before = before._replace(
+                answer=recording.answer, is_answered=is_answered
+            )
+        scope, key, answer = proxied.scope, proxied.key, recording.answer
+        if scope is not None:
+            is_open = recording.may_be_tried_again
+            self._index.learn(scope, key, recording.marks, answer, is_open=is_open)
+        if recording.response_id is not None:
+            self._note_response(recording.response_id, scope or "", key)
+
+    async def _name_response(
+        self, proxied: ProxiedSession, recording: AnswerRecording
+    ) -> None:
+        """Stores the provider's id of an answer, for the next process: what goes on from it names
+        nothing else.
+        """
+        response = recording.response_id
+        request = recording.request
+        if request.dialect is not RESPONSES or request.body.get("store") is False:
+            return
+        if response is not None and recording.is_whole:
+            assert proxied.session is not None
+            with contextlib.suppress(HoldfastError):
+                label = proxied.session.label
+                await label(recording.message_id, **{RESPONSE: response})
+
+    def _settle(self, proxied: ProxiedSession) -> None:
+        if proxied.scope is not None:
+            self._index.settle(proxied.scope, proxied.key)
+
+    def _wait(
+        self,
+        proxied: ProxiedSession,
+        turn: AsyncTurn,
+        calls: tuple[str, ...],
+        ending: Ending,
+        seconds: float,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self._give_up, proxied)
+        proxied.waiting = OpenTurn(turn, calls, ending, timer)
+
+    def _give_up(self, proxied: ProxiedSession) -> None:
+        waiting, proxied.waiting = proxied.waiting, None
+        self._settle(proxied)
+        if waiting is not None:
+            task = asyncio.create_task(_end(waiting.turn, waiting.ending))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    # Beside it.
+
+    async def _aside(
+        self, key: str, kind: Kind, request: Request, before: Before | None
+    ) -> AnswerRecording:
+        """A call that is no part of the dialogue: a turn of a session beside it."""
+        name = "side" if kind == "aside" else kind
+        number = 1
+        while True:
+            beside = f"{key}/{name}" if number == 1 else f"{key}/{name}:{number}"
+            proxied = await self._open(beside)
+            number += 1
+            if proxied.flight is not None or proxied.lock.locked():
+                continue
+            async with proxied.lock:
+                asked = own_messages(request, before)
+                part = request._replace(messages=asked, goes_on_from=key)
+                try:
+                    turn = await self._start(proxied, part)
+                except SessionBusy:
+                    continue
+                over = partial(self._aside_over, proxied)
+                proxied.flight = AnswerRecording(turn, request, (), over)
+                return proxied.flight
+
+    async def _aside_over(
+        self, proxied: ProxiedSession, recording: AnswerRecording
+    ) -> None:
+        await _end(recording.turn, recording.ending)
+        proxied.flight = None
+
+    async def close(self) -> None:
+        """The proxy is told to end: what waits is ended, as it would be without another request."""
+        for proxied in list(self._known.values()):
+            waiting, proxied.waiting = proxied.waiting, None
+            if waiting is not None:
+                waiting.timer.cancel()
+                await _end(waiting.turn, waiting.ending)
+        if self._ending:
+            await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+def _list_of(request: Request, memory: Memory) -> GivenList:
+    return GivenList(memory, request.messages, request.dialect.format, request.is_whole)
+
+
+def _is_next(before: Before | None, waiting: OpenTurn, now: Before) -> bool:
+    """Whether a request belongs to the turn that waits: it says so, its list is the last one again, or
+    has results of the turn's calls.
+    """
+    if before is not None:
+        if now.turn is not None and now.turn == before.turn:
+            return True
+        if is_again(now.marks, before):
+            return True
+    return any(("result", id) in now.marks for id in waiting.calls)
+
+
+def own_messages(request: Request, before: Before | None) -> list[Any]:
+    """What a call aside says that its session does not."""
+    known: set[Mark] = set()
+    if before is not None:
+        known.update(before.marks, before.answer)
+    own = []
+    for message in request.messages:
+        marks = marks_of([message])
+        if not marks or not known.issuperset(marks):
+            own.append(message)
+    return own
+
+
+async def stored_before(session: AsyncSession) -> Before | None:
+    """The last list of a session and its answer, as the store has them; None if nothing was said."""
+    last = await arun(read(partial(_last_shown, session._log)))
+    if last is None:
+        return None
+    context = await session.context(last.note.format)
+    marks = list(marks_of(context))
+    answer: list[Mark] = []
+    while marks and marks[-1][0] in ("assistant", "call"):
+        answer.insert(0, marks.pop())
+    # Whether its client has heard the answer is not known any more.
+    return Before(
+        tuple(marks),
+        tuple(answer),
+        has_tools=any(kind == "call" for kind, _ in (*marks, *answer)),
+        instructions=await session.instructions() or "",
+    )
+
+
+def _last_shown(log: SessionLog) -> StoredMessage | None:
+    folded = log.log()
+    with log.lock:
+        return folded.visible[-1] if folded.visible else None
+
+
+async def _end(turn: AsyncTurn, ending: Ending) -> None:
+    """The turn's end, unless somebody else has ended it."""
+    work = turn._work
+    if ending.end == "completed":
+        # Unless what it said last was cut off.
+        ending = work.clean_end
+    with contextlib.suppress(HoldfastError):
+        await arun(work.leave(ending))

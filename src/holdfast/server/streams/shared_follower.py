@@ -1,0 +1,313 @@
+"""One follower of the store for all readers of a session.
+
+    store ──watch──► SharedFollower ──► the last occurrences ──► reader, reader, reader …
+                                            ▲ joins where it is
+    store ◄──reads by itself── a reader that is behind
+
+A thousand readers of one session are one watcher and one reading of what is new. Each has an index
+into the occurrences that are kept, and nothing else: no queue grows for one that is slow. A reader
+that is behind what is kept, or has just come, reads the store by itself, until it stands where the
+shared follower has stood (`Occurrence.place`); from there on it takes what the others take. What it
+is told is the same either way, for both are followers of one log.
+
+Readers are woken a few at a time, and a session with many readers is looked at less often: whoever
+writes waits for none of them.
+
+All of it happens on the event loop; only the store's own calls come from other threads.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import Listen, News, Plan, read
+from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.turns.recovery import settle_to_read
+from holdfast.server.streams.gathered_reads import GatheredReads
+from holdfast.server.streams.occurrence import (
+    Occurrence,
+    OccurrenceFollower,
+    Place,
+    from_seq,
+)
+
+KEPT_MAX, KEPT_BYTES_MAX = 2000, 4 << 20
+"""So much of what happened last is kept for the readers of a session."""
+BATCH_BYTES = 256 << 10
+"""A reader takes about so much at once."""
+WOKEN_AT_ONCE = 4
+PACE_S, PACE_MAX_S, PACE_A_READER_S = 0.005, 0.25, 0.0002
+LOOKS_A_SECOND = 200.0
+SETTLE_S = 1.0
+"""How often it is looked whether the owner of a running turn is gone."""
+
+
+def pace_s(readers: int) -> float:
+    """How long to wait between two readings of a session with so many readers."""
+    return min(PACE_MAX_S, max(PACE_S, readers * PACE_A_READER_S))
+
+
+def look_s(asked_s: float, sessions: int) -> float:
+    """How often to look for what other processes write, when so many sessions are followed: of
+    commits of this process the store tells.
+    """
+    return max(asked_s, sessions / LOOKS_A_SECOND)
+
+
+def runs_after(found: Iterable[Occurrence], is_running: bool) -> bool:
+    """Whether a turn runs after this, if one did before it or not."""
+    for each in found:
+        if each.entry is not None and each.entry.kind in ("turn", "end"):
+            is_running = each.entry.kind == "turn"
+    return is_running
+
+
+class KeptOccurrences:
+    """The last occurrences of a session, numbered from its first reader on."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Occurrence] = deque()
+        self._first = self._weight = 0
+        self._places: OrderedDict[Place, int] = OrderedDict()
+
+    @property
+    def next(self) -> int:
+        """The number of the next one."""
+        return self._first + len(self._kept)
+
+    def add(self, found: Iterable[Occurrence], place: Place) -> None:
+        """Some more; `place` is where they lead to."""
+        for each in found:
+            self._kept.append(each)
+            self._weight += each.weight
+            self._mark(each.place)
+        self._mark(place)
+        while self._kept and (
+            len(self._kept) > KEPT_MAX or self._weight > KEPT_BYTES_MAX
+        ):
+            self._weight -= self._kept.popleft().weight
+            self._first += 1
+        while self._places and next(iter(self._places.values())) < self._first:
+            self._places.popitem(last=False)
+
+    def _mark(self, place: Place) -> None:
+        # The last one that leads here: some move neither the cursor nor the journal.
+        self._places[place] = self.next
+        self._places.move_to_end(place)
+
+    def number_at(self, place: Place) -> int | None:
+        """What comes next for a reader at this place; None if it is not known here."""
+        return self._places.get(place)
+
+    def since(self, number: int) -> list[Occurrence] | None:
+        """What follows, from this number on, up to a batch; None if some of it is no longer
+        kept.
+        """
+        if number < self._first:
+            return None
+        found: list[Occurrence] = []
+        size = 0
+        for index in range(number - self._first, len(self._kept)):
+            if size > BATCH_BYTES:
+                break
+            found.append(self._kept[index])
+            size += found[-1].weight
+        return found
+
+
+class SharedFollower:
+    """What is new in one session, for as long as somebody reads it."""
+
+    def __init__(self, session: SessionLog, all: "SharedFollowers") -> None:
+        self.session, self._all = session, all
+        self.kept = KeptOccurrences()
+        self.readers: dict[asyncio.Event, None] = {}
+        self.failure: Exception | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, woken: asyncio.Event) -> None:
+        """One more reader; `woken` is set when there is something new."""
+        self.readers[woken] = None
+        if self._task is None:
+            self._task = asyncio.create_task(self._follow())
+
+    def leave(self, woken: asyncio.Event) -> None:
+        """A reader goes; with the last one, nothing is followed any more."""
+        self.readers.pop(woken, None)
+        if not self.readers:
+            self._all.forget(self)
+            if self._task is not None:
+                self._task.cancel()
+
+    async def _follow(self) -> None:
+        try:
+            await self._follow_on()
+        except Exception as error:
+            # Each reader is told: it comes back, and then it is tried anew.
+            self.failure = error
+            self._all.forget(self)
+            for woken in self.readers:
+                woken.set()
+
+    async def _follow_on(self) -> None:
+        session = self.session
+        state = await arun(read(session.state))
+        follower = await arun(read(lambda: from_seq(session, state.head)))
+        self.kept.add((), follower.place)
+        is_running, settled_at = state.turn is not None, session.world.tick()
+        with News(session.engine, session.id) as news:
+            while True:
+                found = await self._next(follower, news, is_running)
+                if found:
+                    is_running = runs_after(found, is_running)
+                    self.kept.add(found, follower.place)
+                    await self._wake()
+                    await asyncio.sleep(pace_s(len(self.readers)))
+                elif is_running and session.world.tick() - settled_at > SETTLE_S:
+                    await arun(settle_to_read(session))
+                    settled_at = session.world.tick()
+
+    async def _next(
+        self, follower: OccurrenceFollower, news: News, is_running: bool
+    ) -> list[Occurrence]:
+        if not (follower.behind or news.told.is_set()):
+            # Rows that say nothing to anybody may have been passed.
+            self.kept.add((), follower.place)
+            asked_s = look_s(self.session.engine.look_s, len(self._all))
+            wait_s = min(asked_s, SETTLE_S) if is_running else asked_s
+            await arun(_listening(news, wait_s))
+        news.told.clear()
+        return await self._all.reads.read(follower.occurrences)
+
+    async def _wake(self) -> None:
+        for number, woken in enumerate(list(self.readers), 1):
+            woken.set()
+            if number % WOKEN_AT_ONCE == 0:
+                # Those that were woken write now, and so does whoever else has something to do.
+                await asyncio.sleep(0)
+
+
+def _listening(news: News, seconds: float) -> Plan[None]:
+    yield Listen(news, seconds)
+
+
+class SharedFollowers:
+    """The sessions that are followed now, each by one."""
+
+    def __init__(self) -> None:
+        self.reads = GatheredReads()
+        self._by_session: dict[str, SharedFollower] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_session)
+
+    def joined(self, session: SessionLog, woken: asyncio.Event) -> SharedFollower:
+        """The one for this session, with one more reader."""
+        known = self._by_session.get(session.id)
+        if known is None:
+            known = self._by_session[session.id] = SharedFollower(session, self)
+        known.join(woken)
+        return known
+
+    def forget(self, follower: SharedFollower) -> None:
+        """It follows no more."""
+        if self._by_session.get(follower.session.id) is follower:
+            del self._by_session[follower.session.id]
+
+    @property
+    def readers(self) -> int:
+        """How many readers there are."""
+        return sum(len(each.readers) for each in self._by_session.values())
+
+
+class StreamReader:
+    """One reader's way through a session: behind, then with the others.
+
+    with StreamReader(followers, follower) as reader:
+        while not reader.over: found = await reader.next(15)
+    """
+
+    def __init__(
+        self, followers: SharedFollowers, follower: OccurrenceFollower
+    ) -> None:
+        self._followers, self._follower = followers, follower
+        self._session = follower.session
+        self._shared: SharedFollower | None = None
+        self._number: int | None = None
+        self._last: Occurrence | None = None
+        self._has_ended = follower.over
+        self._woken = asyncio.Event()
+        self._is_leaving = False
+        self.over = False
+        """Whether nothing more will come: the session has ended, or the reader is to leave."""
+
+    def __enter__(self) -> "StreamReader":
+        self._shared = self._followers.joined(self._session, self._woken)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shared is not None:
+            self._shared.leave(self._woken)
+
+    def leave(self) -> None:
+        """Nobody reads any longer."""
+        self._is_leaving = True
+        self._woken.set()
+
+    async def next(self, wait_s: float) -> list[Occurrence]:
+        """What has happened since the last call; nothing if nothing does for so long, or once it is
+        over.
+        """
+        until = asyncio.get_running_loop().time() + wait_s
+        while not self.over:
+            self._woken.clear()
+            found = await self._found()
+            if found and not self._is_leaving:
+                self._last = found[-1]
+                self._has_ended = self._has_ended or any(map(self._closes, found))
+                return found
+            self.over = self._is_leaving or self._has_ended
+            if self.over:
+                break
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._woken.wait()
+            except TimeoutError:
+                break
+        return []
+
+    async def _found(self) -> list[Occurrence]:
+        assert self._shared is not None
+        if self._shared.failure is not None:
+            raise self._shared.failure
+        kept = self._shared.kept
+        if self._number is None:
+            self._number = kept.number_at(self._follower.place)
+        if self._number is not None:
+            found = kept.since(self._number)
+            if found is not None:
+                self._number += len(found)
+                return found
+            # It was too slow for what is kept, and reads by itself from where it is.
+            self._number = None
+            await self._fall_back()
+        return await arun(read(self._follower.occurrences))
+
+    async def _fall_back(self) -> None:
+        session, last = self._session, self._last
+        # Without one it has taken nothing since it joined, and its own follower is where it is.
+        if last is not None:
+            cursor, heard = last.cursor, last.position
+            self._follower = await arun(
+                read(lambda: OccurrenceFollower(session, cursor, heard=heard))
+            )
+
+    def _closes(self, occurrence: Occurrence) -> bool:
+        """Whether the session ends with this: a fork may share the closing of its parent, which is
+        not its own.
+        """
+        entry = occurrence.entry
+        if entry is None or entry.kind != "closed":
+            return False
+        return entry.seq > self._session.origin

@@ -1,0 +1,124 @@
+"""What is handed on has no keys, tokens and passwords in it, unless somebody wants them."""
+
+import json
+
+import pytest
+
+import holdfast
+from commanding import command
+from holdfast.formats.secret_shapes import redacted, redacted_value
+
+# Made up, and put together here so that nobody takes this file for a leak.
+SECRETS = {
+    "sk-ant-" + "api03-" + "a1B2" * 8: "Anthropic key",
+    "sk-" + "proj-" + "Zz09" * 8: "API key",
+    "ghp_" + "a1B2c3D4e5" * 4: "GitHub token",
+    "github_pat_" + "11ABC_" * 6: "GitHub token",
+    "glpat-" + "a1B2c3D4e5" * 2: "GitLab token",
+    "hf_" + "aB3" * 12: "Hugging Face token",
+    "hf_" + "a-B_3" * 9: "Holdfast token",
+    "AKIA" + "ABCDEFGH12345678": "AWS key",
+    "AIza" + "a1B2c" * 7: "Google key",
+    "xoxb-" + "123456789012-abcdef": "Slack token",
+    "sk_live_" + "a1B2c3D4" * 3: "Stripe key",
+    "12345678" + ":AA" + "a1B2c3D4e5f" * 3: "Telegram token",
+    "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0In0." + "s" * 20: "JSON web token",
+    "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIB\nabc\n-----END RSA PRIVATE KEY-----": "private key",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("secret", SECRETS, ids=SECRETS.values())
+def test_a_secret_is_replaced_by_its_kind_wherever_it_stands(secret):
+    said = f"It is {secret}, and this stays."
+    assert redacted(said) == f"It is [redacted: {SECRETS[secret]}], and this stays."
+    assert redacted(f"“{secret}”") == f"“[redacted: {SECRETS[secret]}]”"
+
+
+@pytest.mark.parametrize(
+    "said, left",
+    [
+        ("DB_PASSWORD=correcthorse", "DB_PASSWORD=[redacted: secret]"),
+        ('{"api_key": "correcthorse"}', '{"api_key": "[redacted: secret]"}'),
+        ("my password: hunter22", "my password: [redacted: secret]"),
+        ("Authorization: Bearer abcdefghijklmnop1", "Authorization: Bearer [redacted: token]"),
+        ("postgresql://ann:s3cret@db/agents", "postgresql://ann:[redacted: password]@db/agents"),
+    ],
+)
+def test_a_value_is_a_secret_by_what_stands_before_it(said, left):
+    assert redacted(said) == left
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Your password: required by the bank.",
+        "max_tokens: 12345678",
+        "Basic responsibilities of a gardener",
+        "The secret of the tide is patience.",
+        "https://example.org:8080/a@b",
+        "git@github.com:holdfast/holdfast.git",
+        "commit 4874419a4874419a4874419a4874419a4874419a",
+        "01a1e7712d16894d790bd191720dab1f",
+    ],
+)
+def test_other_words_stay(said):
+    assert redacted(said) == said
+
+
+LONG = ["-", "a-", "secret", "password:", "://", "eyJ"]
+
+
+@pytest.mark.parametrize("unit", LONG)
+def test_a_long_text_that_nearly_is_a_secret_stays(unit):
+    """And it comes to an end: no shape goes back over what it has read."""
+    text = unit * (100_000 // len(unit))
+    assert redacted(text) == text
+
+
+def test_a_private_key_without_an_end_is_left_out_with_all_that_follows():
+    begun = "-----BEGIN " + "PRIVATE KEY-----"
+    assert redacted(f"Here: {begun}\nMIIB" + "a" * 9_000) == "Here: [redacted: private key]"
+    assert begun not in redacted(begun * 4_000)
+
+
+def test_arguments_stay_json():
+    call = {"arguments": json.dumps({"login": {"password": "hunter22x"}, "n": 12345678})}
+    kept = redacted_value(call)
+    assert json.loads(kept["arguments"]) == {
+        "login": {"password": "[redacted: secret]"},
+        "n": 12345678,
+    }
+    plain = {"arguments": '{ "n":1 }', "content": None}
+    assert redacted_value(plain) == plain
+
+
+KEY = "sk-" + "proj-" + "Zz09" * 8
+
+
+@pytest.fixture
+def place(tmp_path):
+    path = str(tmp_path / "agent.db")
+    with holdfast.open(path) as store:
+        session = store.session("k")
+        with session.turn(f"My key is {KEY}.") as turn:
+            call = turn.call("log_in", {"token": "correcthorse9"})
+            turn.result(call, f"in with {KEY}")
+            turn.say(f"I will keep {KEY} to myself.")
+    return path
+
+
+@pytest.mark.parametrize(
+    "format, by_default",
+    [
+        ("markdown", False), ("html", False), ("openai.chat", False), ("openai.responses", False),
+        ("anthropic", False), ("holdfast", True), ("goose-json", True),
+    ],
+)  # fmt: skip
+def test_what_is_handed_on_has_no_secrets_and_what_is_carried_on_from_has_all(
+    place, format, by_default
+):
+    told = command("export", "k", "--as", format, "--store", place).out
+    assert (KEY in told, "correcthorse9" in told) == (by_default, by_default)
+    assert ("[redacted: API key]" in told) is not by_default
+    whole = command("export", "k", "--as", format, "--keep-secrets", "--store", place).out
+    assert KEY in whole and "correcthorse9" in whole and "[redacted" not in whole

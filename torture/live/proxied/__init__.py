@@ -1,0 +1,1 @@
+"""Agents behind `holdfast proxy`: how each is started, and what happens to its turns."""

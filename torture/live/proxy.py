@@ -1,0 +1,203 @@
+"""Real agents behind `holdfast proxy`: Claude Code 2.1.325, Codex 0.166.0, goose 1.52.0, Hermes Agent 0.19.0.
+
+A scripted model on loopback answers them. Without Holdfast, `stored` is what the agent's next request has
+of the turn that something happened to; with it, what the transcript has. A row is right when all that the
+agent was sent is stored, once, every prompt is there once, and the context is valid.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
+
+import holdfast  # noqa: E402
+from holdfast.testing.providers import check  # noqa: E402
+from openviking_server import Served  # noqa: E402
+from servers import free_port  # noqa: E402
+from torture.live.proxied.agents import AGENTS, Agent, until  # noqa: E402
+from torture.live.table import Outcome, Row  # noqa: E402
+from torture.systems.judging import Trouble  # noqa: E402
+from torture.systems.scripted import Scripted, do  # noqa: E402
+
+INSTALL: tuple[str, ...] = ()
+HALF = "It is almost"
+PEAR, PLUM, APPLE = "Is the pear ripe?", "And the plum?", "And the apple?"
+
+
+class Proxy(Served):
+    """`holdfast proxy`, at one address, however often it is killed."""
+
+    COMMAND = "proxy"
+
+    def __init__(self, store: Path, upstream: str) -> None:
+        super().__init__(store, "--upstream", upstream, key="")
+        self._command[self._command.index("--port") + 1] = str(free_port())
+
+
+class Between:
+    """The model, at the address of whatever stands before it."""
+
+    def __init__(self, model: Scripted, url: str) -> None:
+        self._model, self.url = model, url
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class Stage:
+    """An agent, its model and, if there is one, the proxy between them."""
+
+    def __init__(self, agent: Agent, model: Scripted, proxy: Proxy | None, store: Path) -> None:
+        self.agent, self.model, self.proxy, self.store = agent, model, proxy, store
+
+
+Scene = Callable[[Stage], None]
+
+
+def quiet(stage: Stage) -> None:
+    stage.agent.say(f"{PLUM} {do({'text': HALF + ' ripe.'})}")
+
+
+def agent_killed(stage: Stage) -> None:
+    process = stage.agent.begin(f"{PLUM} {do({'hold': HALF})}")
+    until(stage.model.halfway.is_set, process)
+    stage.agent.kill(process)
+    stage.model.go_on.set()
+
+
+def proxy_killed(stage: Stage) -> None:
+    """The agent tries again by itself; without a proxy, it is the model that hangs up."""
+    if stage.proxy is None:
+        process = stage.agent.begin(f"{PLUM} {do({'cut': HALF})}")
+        process.communicate()
+        return
+    process = stage.agent.begin(f"{PLUM} {do({'hold': HALF})}")
+    until(stage.model.halfway.is_set, process)
+    _until_shown(stage.store)
+    stage.proxy.kill()
+    stage.model.go_on.set()
+    stage.proxy.start()
+    process.communicate()
+
+
+def _until_shown(store: Path) -> None:
+    """Waits until the words are in the store: then the agent is being shown them."""
+    with holdfast.open(store) as opened:
+        [running] = opened.sessions(state="running")
+        said = ""
+        for event in opened.get(running.id).follow():
+            said += event.text or "" if event.kind == "chunk" else ""
+            if HALF in said:
+                return
+
+
+SCENES: dict[str, Scene] = {
+    "quiet turns": quiet,
+    "kill -9 of the agent in an answer": agent_killed,
+    "kill -9 of the proxy in an answer": proxy_killed,
+}
+
+
+def prepare(environment: Path) -> None:
+    """Nothing: each agent is fetched for its first row."""
+
+
+def rows(environment: Path) -> Iterable[Row]:
+    for make in AGENTS:
+        for name, scene in SCENES.items():
+            yield Row(f"{make.name}: {name}", partial(_play, environment, make, scene))
+
+
+def _play(environment: Path, make: type[Any], scene: Scene, folder: Path, served: bool) -> Outcome:
+    store = folder / "agents.db"
+    make.prepare(environment / make.name)
+    with Scripted() as model, _between(model, store, served) as (seen, proxy):
+        (folder / "agent").mkdir()
+        agent = make(folder / "agent", seen)
+        agent.environment = environment / make.name
+        stage = Stage(agent, model, proxy, store)
+        try:
+            looked = {"text": "Looking.", "tools": [agent.tool]}
+            agent.say(f"{PEAR} {do(looked, {'text': 'It is ripe.'})}")
+            scene(stage)
+            model.go_on.set()
+            before = len(model.requests)
+            agent.say(APPLE)
+        except Trouble as trouble:
+            return Outcome(HALF, "-", None, False, str(trouble))
+        sent = [body for _, body in model.requests]
+    if served:
+        given = sum(HALF in json.dumps(model.step(body)) for body in sent)
+        return _kept(store, agent.format, given)
+    is_there = any(HALF in _said_by_model(body) for body in sent[before:])
+    return Outcome(HALF, "all of it" if is_there else "nothing", None, is_there)
+
+
+def _said_by_model(body: dict[str, Any]) -> str:
+    """What a request has of the model's own words."""
+    messages = body.get("messages") or body.get("input") or []
+    return json.dumps([each for each in messages if each.get("role") == "assistant"])
+
+
+@contextmanager
+def _between(model: Scripted, store: Path, served: bool) -> Iterator[tuple[Any, Proxy | None]]:
+    if not served:
+        yield model, None
+        return
+    with Proxy(store, model.url) as proxy:
+        yield Between(model, f"http://127.0.0.1:{proxy.port}"), proxy
+        if proxy.process is not None and proxy.process.poll() is None:
+            proxy.end()
+
+
+def _kept(store: Path, format: str, given: int) -> Outcome:
+    """What the transcript has, of an answer that the model has given so often: agents send a prompt that
+    got no answer again, joined to the next.
+    """
+    problems = []
+    with holdfast.open(store) as opened:
+        sessions = [opened.get(info.id) for info in opened.sessions() if "/" not in str(info.key)]
+        session = max(sessions, key=lambda each: len(list(each.transcript())))
+        said = list(session.transcript())
+        asked = [each.text for each in said if each.role == "user"]
+        joined = [text for text in asked if PLUM in text and APPLE in text]
+        for prompt, times in ((PEAR, 1), (PLUM, 1 + len(joined)), (APPLE, 1)):
+            found = sum(prompt in text for text in asked)
+            if found != times:
+                problems.append(f"{prompt!r} {found} times")
+        words = [each for each in said if each.role == "assistant" and HALF in each.text]
+        whole = [each for each in words if each.state == "complete"]
+        if not words or len(words) > given:
+            problems.append(f"{len(words)} answers with what was shown, {len(whole)} of them whole")
+        ends = [turn.end for turn in session.turns()]
+        if len(ends) > 4 or None in ends:
+            problems.append(f"turns ended {ends}")
+        results = [each for each in said if each.role == "tool" and "ripe" in each.text]
+        if len(results) != 1:
+            problems.append(f"{len(results)} results")
+        wrong = check(format, session.context(format))
+    stored = f"{len(words)} of it, {len(whole)} whole, turns {len(ends)}"
+    return Outcome(
+        HALF, stored, not wrong, not problems and not wrong, "; ".join([*problems, *wrong[:2]])
+    )
+
+
+def soak(environment: Path, messages: int) -> Iterable[str]:
+    """So many messages, each followed by the next scene at random; what was wrong."""
+    import random
+
+    chosen = random.Random(messages)
+    for _ in range(messages // 3):
+        make = chosen.choice(AGENTS)
+        name = chosen.choice(list(SCENES))
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = _play(environment, make, SCENES[name], Path(folder), True)
+        if not outcome.right:
+            yield f"{make.name}: {name}: {outcome.why}"

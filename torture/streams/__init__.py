@@ -1,0 +1,1 @@
+"""The streams of a server, read by the clients that they are made for."""
