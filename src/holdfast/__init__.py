@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.changes.compact import Compaction, Summary
     from holdfast.runtime.changes.erase import Erasure
     from holdfast.runtime.changes.record import Recorded
+    from holdfast.runtime.tracing.tracing import Tracing
     from holdfast.runtime.transfer.copy_session import Difference
     from holdfast.runtime.transfer.copy_store import Copied, Progress, Salvaged, copy
     from holdfast.runtime.turn_async import AsyncTurn, StartingTurn
@@ -105,6 +106,7 @@ __all__ = [
     "StoreInfo",
     "Summary",
     "ToolCall",
+    "Tracing",
     "Turn",
     "TurnInfo",
     "Usage",
@@ -141,6 +143,7 @@ _LATER = {
     "StartingTurn": "runtime.turn_async",
     "StoreInfo": "engine.store_info",
     "Summary": "runtime.changes.compact",
+    "Tracing": "runtime.tracing.tracing",
     "copy": "runtime.transfer.copy_store",
     "open_async": "runtime.aio",
 }

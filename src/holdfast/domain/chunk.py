@@ -26,8 +26,10 @@ from holdfast.domain.message import freeze, thaw
 Delta = tuple[str, int, Any]
 
 GROWING = frozenset({"text", "refusal", "thinking", "signature", "arguments"})
+_PLACES = 1 << 62
 SHOWN = frozenset({"text", "refusal"})
 
+_HALVES = re.compile("[\ud800-\udfff]")
 _SECOND_HALVES = re.compile("[\udc00-\udfff]+")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Delta]).decode
@@ -84,6 +86,44 @@ def characters(text: str) -> int:
     text by UTF-16 units send an emoji in two chunks, and in JSON its halves are one character.
     """
     return len(text) if text.isascii() else len(_SECOND_HALVES.sub("", text))
+
+
+def joined(text: str) -> str:
+    """This text with halves of characters that came apart joined, as JSON gives it back."""
+    if text.isascii() or _HALVES.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode(
+        "utf-16-le", "surrogatepass"
+    )
+
+
+def units(text: str) -> int:
+    """How long this is in UTF-16 units: the same whether halves of a character came apart or not, so
+    what was counted of a text while it was spoken is a place in it when it is whole.
+    """
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def beyond(text: str, seen: int) -> str:
+    """What follows after so many units. Who has seen half of a character is given the other one."""
+    if seen <= 0:
+        return text
+    if text.isascii():
+        return text[seen:]
+    rest = text.encode("utf-16-le", "surrogatepass")[2 * seen :]
+    return rest.decode("utf-16-le", "surrogatepass")
+
+
+def placed(deltas: list[Delta]) -> list[Delta]:
+    """These deltas, if each has a place that the journal can hold. What has none could be shown, and
+    then be put into no message: a chunk that makes one is no chunk of its format.
+    """
+    for _, index, _ in deltas:
+        if type(index) is not int or not -_PLACES <= index < _PLACES:
+            raise ValueError("a delta without a place")
+    return deltas
 
 
 def sound(deltas: Iterable[Delta]) -> list[Delta]:

@@ -14,7 +14,7 @@ from holdfast.errors import CursorExpired
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
     """After entry `seq`; `open` maps ids of unfinished messages to the characters of theirs that
-    were seen.
+    were seen, in UTF-16 units.
     """
 
     session: str

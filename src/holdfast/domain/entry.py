@@ -298,8 +298,8 @@ def noted(note: Note) -> bytes:
 
 
 def note_of(kind: str, note: bytes) -> Any:
-    """The note of an entry of this kind. Notes repeat endlessly ("an assistant, openai.chat"), so
-    short ones are remembered.
+    """The note of an entry of this kind. Notes of messages repeat endlessly ("an assistant,
+    openai.chat"), so short ones are remembered, and what says nothing but defaults.
     """
     known = _plain_notes.get((kind, note))
     if known is not None:
@@ -309,8 +309,8 @@ def note_of(kind: str, note: bytes) -> Any:
         value = _decoders[kind](note or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError):
         value = _converted(kind, thaw(note))
-    # A long one holds what was said, a reason or an error, and hardly comes again.
-    if len(note) <= _PLAIN_NOTE_BYTES:
+    # Others hold an id, a reason or an error, and hardly come again.
+    if not note or (kind == "message" and len(note) <= _PLAIN_NOTE_BYTES):
         if len(_plain_notes) >= _PLAIN_NOTES_MAX:
             # All at once: those that come again are soon back, and no order has to be
             # kept.
@@ -320,7 +320,9 @@ def note_of(kind: str, note: bytes) -> Any:
 
 
 def legible_note(entry: Entry) -> Any:
-    """The note of an entry; None when it can't be read (I-25)."""
+    """The note of an entry; None when it can't be read (I-25), or its kind has none."""
+    if entry.kind not in NOTES:
+        return None
     try:
         return note_of(entry.kind, entry.note)
     except Damaged:

@@ -166,10 +166,14 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
     Any Unicode passes, lone surrogates included: those are kept as JSON escapes (FAULTS H7).
     """
     # msgspec would write what `thaw` can't give back: bytes, dates, infinities.
-    if not flat and not is_flat(payload):
-        check(payload)
     try:
+        if not flat and not is_flat(payload):
+            check(payload)
         return _encode(payload)
+    except RuntimeError as error:
+        if not is_changing(error):
+            raise
+        raise changed_meanwhile("") from error
     except (UnicodeEncodeError, TypeError):
         # Lone surrogates; strings and numbers of somebody's own type. For these alone it is
         # loaded: that takes longer than this package.
@@ -181,6 +185,16 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
 def too_deep(place: str) -> InvalidMessage:
     """The error for data that a reader could run out of stack with."""
     return _refusal(f"it is nested more than {DEPTH_MAX} deep", place)
+
+
+def is_changing(error: RuntimeError) -> bool:
+    """Whether this was raised because another thread changed the data that was looked at."""
+    return "during iteration" in str(error)
+
+
+def changed_meanwhile(place: str) -> InvalidMessage:
+    """The error for data that another thread has changed while it was looked at."""
+    return _refusal("another thread changed it during the call; give a copy", place)
 
 
 def thaw(body: bytes) -> Any:

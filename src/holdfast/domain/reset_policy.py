@@ -177,6 +177,13 @@ def scope_of(tenant: str, *, key: str | None, session: str) -> str:
     return f"{len(tenant)} {tenant} {name}"
 
 
+def doing_scope(scope: str) -> str:
+    """Where the names of resets and forks are noted that may be asked for again, apart from the
+    event ids of the same scope.
+    """
+    return f"done {scope}"
+
+
 def asking_scope(scope: str) -> str:
     """Where call ids that somebody was asked about are noted, apart from the event ids of the same
     scope: an id stays bound through resets and compactions.

@@ -92,12 +92,12 @@ class TurnRecord(msgspec.Struct):
     """Whether it left anything of its own: if it did, it has used what it took (I-4)."""
     sent_seq: int = 0
     """The entry with which the turn itself confirmed that what it had said was sent."""
-    heard: dict[str, int] = {}
+    heard: Mapping[str, int] | None = None
     """What was still being spoken then: so many characters of each message had arrived."""
 
     def not_arrived(self, message: str, text: str) -> str:
         """What is left to send of this message, which came into the log after the confirmation."""
-        return text[self.heard.get(message, 0) :]
+        return text[self.heard.get(message, 0) :] if self.heard else text
 
 
 class ToolCall(msgspec.Struct, frozen=True):

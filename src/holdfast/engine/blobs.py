@@ -43,8 +43,13 @@ def address(reply_to: str) -> str | bytes:
 
 
 def address_of(kept: str | bytes) -> str:
-    """The address that was kept."""
-    return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")
+    """The address that was kept; one that was damaged is an address that nobody has."""
+    if isinstance(kept, str):
+        return kept
+    try:
+        return kept.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return kept.decode("utf-8", "surrogateescape")
 
 
 def text_of(kept: Any) -> Any:

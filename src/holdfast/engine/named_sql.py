@@ -6,6 +6,8 @@ from typing import Any
 Row = tuple[Any, ...]
 """What a statement gives or takes, one value for each column."""
 Rows = list[Row]
+Values = Row | dict[str, Any]
+"""What a statement is given: by place, or by name."""
 
 _NAMED = "-- name: "
 

@@ -24,12 +24,14 @@ def open_engine(
     words_of: WordsOf | None = None,
     read_only: bool = False,
     token: str | None = None,
+    ca: Place | None = None,
 ) -> Engine:
     """The engine for this place, made if there is none; one that is `read_only` makes and changes
     nothing.
 
     `durability` is "power" or "process". Without `words_of` nothing can be searched for. `clock`
-    names the clock of `tick`: those that have the same name go alike. `token` is for a server.
+    names the clock of `tick`: those that have the same name go alike. `token` and `ca` are for a
+    server.
     """
     if durability not in ("power", "process"):
         problem = f"durability {durability!r} is not known"
@@ -37,10 +39,8 @@ def open_engine(
             where=shown(where), problem=problem, remedy='Say "power" or "process"'
         )
     if is_remote(where):
-        return _remote(where, token, chance, read_only)
-    if token is not None:
-        takes = "nothing for a store that is not at http://… or https://…"
-        raise BadArgument(parameter="token", takes=takes, given="a token")
+        return _remote(where, token, chance, read_only, ca)
+    _insist_on_none(token=token, ca=ca)
     if is_postgres(where):
         assert chance is not None, (
             "this engine's stamps must differ from those of other machines"
@@ -75,12 +75,23 @@ def open_engine(
 
 
 def _remote(
-    where: Place, token: str | None, chance: Chance | None, read_only: bool
+    where: Place,
+    token: str | None,
+    chance: Chance | None,
+    read_only: bool,
+    ca: Place | None,
 ) -> Engine:
     from holdfast.engine.remote.engine import RemoteEngine
 
     assert chance is not None, "the ids of its commits must differ from all others"
-    return RemoteEngine(where, token=token, chance=chance, read_only=read_only)
+    return RemoteEngine(where, token=token, chance=chance, read_only=read_only, ca=ca)
+
+
+def _insist_on_none(**of_servers: object) -> None:
+    for name, given in of_servers.items():
+        if given is not None:
+            takes = "nothing for a store that is not at http://… or https://…"
+            raise BadArgument(parameter=name, takes=takes, given=f"a {name}")
 
 
 def migrate_store(
@@ -119,7 +130,8 @@ def is_writable(where: Place) -> bool:
     """Whether this process may write to the store; one that it may only read can be opened
     `read_only`.
     """
-    if is_postgres(where):
+    # A server says itself what its token allows.
+    if is_remote(where) or is_postgres(where):
         return True
     # The folder counts, too: SQLite makes its log beside the file that a link leads to.
     path = os.path.realpath(os.fsdecode(where).removeprefix("sqlite:///"))

@@ -82,6 +82,10 @@ class Law(NamedTuple):
         )
 
 
+BrokenPart = Literal["missing", "altered"]
+"""What is wrong with a large part: it is not there, or not what it was stored as."""
+
+
 class Backup(msgspec.Struct, frozen=True):
     """A backup that was made and verified: where it is, its size, and how many sessions and entries
     are in it.

@@ -28,6 +28,10 @@ from holdfast.engine.watchers import call_back
 from holdfast.errors import HoldfastError
 
 BATCH_MAX = 1024
+WAKE_S = 1.0
+"""Whoever waits wakes so often. A signal that another thread was given, or that came just before
+the wait began, is noticed only then.
+"""
 
 
 class WriterTicket:
@@ -50,10 +54,10 @@ class WriterTicket:
             # before it
             # looks for a waker: one of the two sees the other.
             self._wake = gate.release
-            if self._answer is None and not gate.acquire(
-                timeout=-1 if timeout is None else timeout
-            ):
-                raise TimeoutError
+            slice_s = WAKE_S if timeout is None else timeout
+            while self._answer is None and not gate.acquire(timeout=slice_s):
+                if timeout is not None:
+                    raise TimeoutError
         answer = self._answer
         if isinstance(answer, BaseException):
             try:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from holdfast.domain.record.memory import Memory
     from holdfast.runtime.changes.compact import Compaction, Summary
     from holdfast.runtime.changes.record import Recorded
+    from holdfast.runtime.tracing.tracing import Tracing
 
 
 @bordered
@@ -564,6 +565,8 @@ def open_async(
     tenant: str = "default",
     read_only: bool = False,
     token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    tracing: "Tracing | None" = None,
     world: World | None = None,
 ) -> OpeningStore:
     """Opens a store for asyncio: `store = await open_async(…)`, or `async with open_async(…) as
@@ -576,6 +579,8 @@ def open_async(
             "tenant": tenant,
             "read_only": read_only,
             "token": token,
+            "ca": ca,
+            "tracing": tracing,
             "world": world,
         },
     )

@@ -91,6 +91,14 @@ def _where(parameter: str, value: Any) -> Any:
     return value
 
 
+def _file(parameter: str, value: Any) -> Any:
+    if isinstance(value, str | PathLike):
+        path = fspath(value)
+        if isinstance(path, str) and path and "\x00" not in path:
+            return str.__str__(path)
+    raise refuse(parameter, "the path of a file", value)
+
+
 def _token(parameter: str, value: Any) -> Any:
     # What is refused is not shown: it may be the secret with a line's end behind it.
     if isinstance(value, str):
@@ -148,6 +156,11 @@ def _is_world(value: Any) -> bool:
             return False
     # Asked here: the clock's name is stored with leases, and others compare it.
     return isinstance(value.clock(), str)
+
+
+def _is_tracing(value: Any) -> bool:
+    # Not by its class, which is loaded by those alone who use it.
+    return type(value).__name__ == "Tracing" and hasattr(value, "_over")
 
 
 def _moment(parameter: str, value: Any) -> Any:
@@ -239,7 +252,9 @@ RULES: dict[str, Rule] = {
     "world": _that("a World: `now`, `tick`, `clock` and `chance`", _is_world),
     "progress": _FUNCTION,
     "read_only": flag,
+    "tracing": _that("a `holdfast.Tracing`", _is_tracing),
     "token": _token,
+    "ca": _file,
     # Names and identities
     "key": name('a name, such as "telegram:dm:42"'),
     "session_id": text,  # of any length and in any letters: what is no id is not found

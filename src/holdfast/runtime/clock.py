@@ -20,6 +20,13 @@ def real_tick() -> float:
     return time.monotonic()
 
 
+def wall_ns() -> int:
+    """Nanoseconds since 1970 on the machine's own clock, whatever clock a store was given: the times
+    of spans, which others put beside theirs.
+    """
+    return time.time_ns()
+
+
 class World(Protocol):
     """Clock and randomness of a store. Tests give their own, with a seed, and get the same run
     again.

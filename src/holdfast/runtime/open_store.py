@@ -3,7 +3,7 @@
 import atexit
 import os
 import weakref
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.domain.message import USUAL_FORMAT
 from holdfast.engine.address import is_remote
@@ -14,12 +14,18 @@ from holdfast.formats import registry
 from holdfast.runtime.clock import Arrivals, RealWorld, World
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages
-from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.live.session_log import Kinds, SessionLog
 from holdfast.runtime.plans.deadline import Deadline, closing, exiting
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
 from holdfast.runtime.turns.end_turn import Ending
+from holdfast.runtime.turns.running_turn import RunningTurn
 
+if TYPE_CHECKING:  # loaded by those who ask for it
+    from holdfast.runtime.tracing.tracing import Tracing
+
+PLAIN = Kinds(SessionLog, RunningTurn)
+"""What a store is made of that nobody traces."""
 CLOSED = "the store was closed"
 """Why a turn is over that was running then."""
 
@@ -51,12 +57,14 @@ class OpenStore:
         keeper: LeaseKeeper,
         tenant: str,
         root: "OpenStore | None" = None,
+        kinds: Kinds = PLAIN,
     ) -> None:
         self.engine = engine
         self.world = world
         self.keeper = keeper
         self.tenant = tenant
         self._root = root
+        self._kinds = kinds
         self._process = os.getpid()
         self._lineages = Lineages(engine)
         self.arrivals = Arrivals(world)
@@ -75,6 +83,7 @@ class OpenStore:
             keeper=self.keeper,
             tenant=name,
             root=self._root or self,
+            kinds=self._kinds,
         )
 
     def close(self, deadline: Deadline | None = None) -> None:
@@ -111,9 +120,9 @@ class OpenStore:
 
     def end_turns(
         self, reason: str, deadline: Deadline | None = None
-    ) -> StoreUnavailable | None:
+    ) -> Exception | None:
         """Ends the turns that this process still runs, as interrupted. Gives what is to be told
-        when the store could not store all ends.
+        when not all of them could be ended.
         """
         if self._process != os.getpid():
             return None  # a fork of the process that runs them
@@ -121,6 +130,7 @@ class OpenStore:
         # ended here.
         self.keeper.settle(deadline)
         failed: list[OperatorNeeded] = []
+        others: list[Exception] = []
         for turn in self.keeper.held():
             # Stores of other tenants share the keeper. Each ends the turns that were begun with
             # it, known by the lineages that its sessions share; the root ends all.
@@ -135,15 +145,25 @@ class OpenStore:
                     if isinstance(error, OperatorNeeded):
                         failed.append(error)
                     continue
+                except Exception as error:
+                    # One that can't be ended keeps neither the others from it, nor the store
+                    # from being closed.
+                    turn.ended_because = None
+                    others.append(error)
+                    continue
                 # Whoever is in its block did not end it, and is told when the block
                 # is left.
                 turn.owner_knows = False
         self.keeper.settle(deadline)
+        if others:
+            return others[0]
         return _not_ended(failed, self.engine.where) if failed else None
 
     def session_log(self, state: SessionState) -> SessionLog:
         """The log of this session; each has what it has read for itself."""
-        return SessionLog(self.engine, self.world, self.keeper, self._lineages, state)
+        return self._kinds.log(
+            self.engine, self.world, self.keeper, self._lineages, state, self._kinds
+        )
 
 
 def _not_ended(failed: list[OperatorNeeded], where: str) -> StoreUnavailable:
@@ -166,6 +186,8 @@ def open_at(
     world: World | None = None,
     read_only: bool = False,
     token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    tracing: "Tracing | None" = None,
 ) -> OpenStore:
     """Opens the store at this place, made if there is none. At a server, its token says whose it
     is.
@@ -184,13 +206,16 @@ def open_at(
         words_of=_words_of,
         read_only=read_only,
         token=token,
+        ca=ca,
     )
     if is_remote(where):
         tenant = _tenant_at(engine, tenant)
     # Not the engine itself: its threads hold it, so a store that is dropped would never
     # be closed.
     held = cast(Engine, HeldEngine(engine, keeper))
-    return OpenStore(held, world=world, keeper=keeper, tenant=tenant)
+    # The one place that asks: from here on a store that is not traced knows nothing of it.
+    kinds = PLAIN if tracing is None else tracing._over(held)
+    return OpenStore(held, world=world, keeper=keeper, tenant=tenant, kinds=kinds)
 
 
 def _tenant_at(engine: Any, asked: str) -> str:

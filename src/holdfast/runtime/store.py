@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.catalog.pending import PendingMessage
     from holdfast.runtime.catalog.search import Hit
     from holdfast.runtime.changes.erase import Erasure
+    from holdfast.runtime.tracing.tracing import Tracing
 
 
 @bordered
@@ -276,15 +277,19 @@ def open_store(
     tenant: str = "default",
     read_only: bool = False,
     token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    tracing: "Tracing | None" = None,
     world: World | None = None,
 ) -> Store:
     """Opens a store, made if there is none: a path, `sqlite:///…` or `postgresql://…`; or one that a
     server has, `http://…` or `https://…`, with the `token` for it. There, durability is the
-    server's, and the tenant is that of the token.
+    server's, and the tenant is that of the token. `ca` is a file with the certificates of the
+    authorities that are believed for `https://…`, instead of those of this machine.
 
     `durability="process"` survives a killed process but not a power cut, and is faster. With
     `read_only` nothing is made, locked or changed, and every call that would write raises
-    `ReadOnlyStore`: for a disk, a folder or a database server that can only be read.
+    `ReadOnlyStore`: for a disk, a folder or a database server that can only be read. With `tracing`,
+    what happens is told to OpenTelemetry.
     """
     return Store(
         open_at(
@@ -293,6 +298,8 @@ def open_store(
             tenant=tenant,
             read_only=read_only,
             token=token,
+            ca=ca,
+            tracing=tracing,
             world=world,
         )
     )

@@ -1,8 +1,9 @@
 """Whose a session is, where its own row and what is kept beside it disagree (I-19).
 
 A store names the tenant of a session in its row, and again with each message that waits in it and
-each reply that it owes. One damaged cell makes a session, or what waits in it, that of somebody
-who does not exist: it would vanish from every list, in silence. Two that agree outweigh it.
+each reply that it owes; and a past is shared within one tenant. One damaged cell makes a session, or
+what waits in it, that of somebody who does not exist: it would vanish from every list, in silence,
+and its forks could not be read. Two that agree outweigh it.
 """
 
 from collections import Counter
@@ -26,6 +27,7 @@ class Filing:
         self.states = list(states)
         self._found: dict[str, set[str]] = {}
         self._listed: Counter[str] = Counter()
+        self._relatives = _relatives(states)
         many = Counter(state.tenant for state in states)
         try:
             for tenant in many:
@@ -48,7 +50,7 @@ class Filing:
         named = self._found.get(id, set())
         rows = _kept(engine, id)
         if named <= {state.tenant} and rows == self._listed[id]:
-            return state
+            return state if named else self._with_relatives(state, many)
         # Everything else names one tenant, and nobody but this row its own: that cell is wrong.
         if len(named) == 1 and rows == self._listed[id] and many[state.tenant] == 1:
             [tenant] = named
@@ -59,6 +61,33 @@ class Filing:
             return replace(state, tenant=tenant)
         self.problems[id] = "its inbox or its outbox is kept under another tenant"
         return state
+
+    def _with_relatives(self, state: SessionState, many: Counter[str]) -> SessionState:
+        """A session that nothing beside it speaks for: those that it shares a past with do, if they
+        are of one tenant who has others too, and its own tenant has nobody else.
+        """
+        tenants = self._relatives.get(state.id, set())
+        if len(tenants) != 1 or many[state.tenant] > 1:
+            return state
+        [tenant] = tenants
+        # Two who have nothing but each other: nobody can tell which of the two is wrong.
+        if tenant == state.tenant or many[tenant] == 1:
+            return state
+        was = "the row of the session names another tenant than those it shares a past with"
+        self.problems[state.id] = f"{was} ({state.tenant!r})"
+        return replace(state, tenant=tenant)
+
+
+def _relatives(states: Sequence[SessionState]) -> dict[str, set[str]]:
+    """The tenants of the sessions that each shares a past with."""
+    found: dict[str, set[str]] = {}
+    tenants = {state.id: state.tenant for state in states}
+    for state in states:
+        parent = state.parent if state.origin else None
+        if parent in tenants:
+            found.setdefault(state.id, set()).add(tenants[parent])
+            found.setdefault(parent, set()).add(state.tenant)
+    return found
 
 
 def _kept(engine: Engine, session: str) -> int:

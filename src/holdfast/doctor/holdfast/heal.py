@@ -283,7 +283,8 @@ class _Healing:
         return Laid(
             # A turn's number is the fence of its time: the next one must be above them all.
             fence=max([state.fence, *turns]),
-            active_at=state.active_at,
+            # A time that was no number is none: nobody is to take the session for one of long ago.
+            active_at=state.active_at or self._entries[-1].at,
             base=base,
             ended=self._is_ended,
             erased=state.erased,

@@ -67,16 +67,14 @@ class _Row(NamedTuple):
 def settle_places(
     here: apsw.Connection, there: apsw.Connection, origins: dict[int, int]
 ) -> Places:
-    """Gives each entry of these sessions in `there` a place that no other has; `here` is the damaged file, `origins`
-    the seqs after which its sessions begin.
+    """Gives each entry of these sessions in `there` a place that no other has; `here` is the
+    damaged file, `origins` the seqs after which its sessions begin.
     """
     there.execute(_TABLES)
     there.executemany("INSERT INTO known VALUES (?, ?)", list(origins.items()))
     _take_claims(here, there)
     there.execute("CREATE INDEX temp.claim_of ON claim (n)")
-    pages = here.execute("PRAGMA page_count").get
-    size = here.execute("PRAGMA page_size").get
-    there.execute(_DOUBTS, (pages * size // ROW_BYTES_MIN,))
+    there.execute(_DOUBTS, (rows_max(here),))
     settling = _Settling(there, origins)
     doubtful: list[Any] = there.execute(
         "SELECT n, session, seq FROM entry JOIN doubt USING (n) ORDER BY n"
@@ -88,6 +86,13 @@ def settle_places(
         "DROP TABLE claim; DROP TABLE known; DROP TABLE doubt"
     )
     return settling.moved
+
+
+def rows_max(here: apsw.Connection) -> int:
+    """So many entries a file of this size can have."""
+    pages: int = here.execute("PRAGMA page_count").get
+    size: int = here.execute("PRAGMA page_size").get
+    return pages * size // ROW_BYTES_MIN
 
 
 def _take_claims(here: apsw.Connection, there: apsw.Connection) -> None:

@@ -7,7 +7,6 @@ where an entry stands is decided in `places`.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
@@ -15,18 +14,19 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.doctor.holdfast.places import Places, settle_places
+from holdfast.doctor.holdfast.places import Places, rows_max, settle_places
 from holdfast.domain.entry import Opened, note_of
+from holdfast.domain.ids import is_session_id
 from holdfast.domain.origin import session_name
 from holdfast.engine.sqlite.driver_errors import TROUBLE, translate, translated
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.sqlite.row_codec import UNREADABLE
+from holdfast.engine.sqlite.spoilt_texts import as_bytes, cells_of, text_in
 from holdfast.errors import Damaged
 from holdfast.importers.damaged_rows import Lost, Walk, named
 from holdfast.importers.values import Row
 
-SESSION_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NUMBERED = ("blob", "journal_a", "journal_b")
 _KEYED = ("blob_use", "inbox", "outbox", "event", "store")
 """Tables without row numbers: their rows lie in the order of their keys."""
@@ -86,9 +86,11 @@ class _Rebuilding:
             self._copy(table)
         sessions = self._sessions()
         self._copy_entries()
-        moved = settle_places(here, there, _origins(sessions))
+        moved = self._mend_origins(sessions)
+        moved += settle_places(here, there, _origins(sessions))
         # After that: an entry that only seems to be of no session has found its own.
         if self._revive(sessions):
+            moved += self._mend_origins(sessions)
             moved += settle_places(here, there, _origins(sessions))
         there.execute(
             "DELETE FROM entry WHERE session NOT IN (SELECT value FROM json_each(?))",
@@ -129,9 +131,9 @@ class _Rebuilding:
             )
 
     def _walked(self, table: str, columns: list[str]) -> Iterator[Row]:
-        walk = Walk(self._here, table, _cells(columns), lambda gap: None)
+        walk = Walk(self._here, table, as_bytes(columns), lambda gap: None)
         for _, *cells in walk.rows():
-            yield _values(cells)
+            yield cells_of(cells)
 
     def _from_both_ends(self, table: str, columns: list[str]) -> Iterator[Row]:
         """All rows before the first that can't be read, and behind the last."""
@@ -142,10 +144,10 @@ class _Rebuilding:
         ]
         for order in ("ASC", "DESC"):
             place = ", ".join(f"{key} {order}" for key in keys)
-            sql = f"SELECT {', '.join(_cells(columns))} FROM {table} ORDER BY {place}"
+            sql = f"SELECT {', '.join(as_bytes(columns))} FROM {table} ORDER BY {place}"
             try:
                 for row in self._here.execute(sql):
-                    yield _values(row)
+                    yield cells_of(row)
             except TROUBLE:
                 continue
             return
@@ -165,6 +167,27 @@ class _Rebuilding:
                 values["epoch"] = 1
             found[values.pop("n")] = values
         return found
+
+    def _mend_origins(self, sessions: dict[int, dict[str, Any]]) -> Places:
+        """A past that is longer than the file can hold is none: where a session begins is told by
+        its first entry then.
+        """
+        most = rows_max(self._here)
+        firsts: dict[int, int] = dict(
+            self._there.execute(
+                "SELECT session, min(seq) FROM entry WHERE seq > 0 GROUP BY session"
+            )
+        )
+        mended = []
+        for n, row in sessions.items():
+            origin = row["origin"]
+            if 0 <= origin <= most:
+                continue
+            first = firsts.get(n, 1)
+            row["origin"] = first - 1 if first <= most else 0
+            told, found = f"begins behind entry {origin}", row["origin"]
+            mended.append((n, "its row", told, f"begins behind entry {found}"))
+        return mended
 
     def _revive(self, sessions: dict[int, dict[str, Any]]) -> bool:
         """A session whose row is lost is known by its entries; whether there is one."""
@@ -208,32 +231,6 @@ def _origins(sessions: dict[int, dict[str, Any]]) -> dict[int, int]:
     return {n: row["origin"] for n, row in sessions.items()}
 
 
-def _cells(columns: list[str]) -> list[str]:
-    """Each column as its type and its bytes: a text may be none any more."""
-    found = []
-    for name in columns:
-        found.append(f"typeof({name})")
-        found.append(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})")
-    return found
-
-
-def _values(cells: Any) -> Row:
-    found: list[Any] = []
-    for kind, cell in zip(cells[::2], cells[1::2], strict=True):
-        if kind == "text" and type(cell) is bytes:
-            cell = cell.decode() if _is_text(cell) else cell
-        found.append(cell)
-    return tuple(found)
-
-
-def _is_text(data: Any) -> bool:
-    try:
-        data.decode()
-    except (AttributeError, UnicodeDecodeError):
-        return False
-    return True
-
-
 class _Names:
     """The names of sessions: their ids, tenants and keys. One that can't be read is taken from an
     index that still has it, or from what else is known; else it is made up from what is left.
@@ -250,7 +247,9 @@ class _Names:
         self._sessions = sessions
         self._used: set[str] = set()
         self._tenants = {
-            row["tenant"] for row in sessions.values() if type(row["tenant"]) is str
+            row["tenant"]
+            for row in sessions.values()
+            if type(row["tenant"]) is str and row["tenant"]
         }
 
     def mend(self, n: int) -> Iterator[Mended]:
@@ -274,13 +273,11 @@ class _Names:
                 yield Mended(row["id"], place, said, str(row[name]))
 
     def _is_id(self, id: Any) -> bool:
-        if type(id) is not str or id in self._used:
-            return False
-        return SESSION_ID.fullmatch(id) is not None
+        return is_session_id(id) and id not in self._used
 
     def _id(self, n: int, was: Any) -> str:
         told = self._told(n, "id", "sqlite_autoindex_session_1")
-        for id in (_decoded(was), told):
+        for id in (text_in(was), told):
             if self._is_id(id) and id is not None and not self._is_anothers(n, id):
                 return id
         number = 0
@@ -294,7 +291,7 @@ class _Names:
         return any(row["id"] == id for m, row in self._sessions.items() if m != n)
 
     def _tenant(self, n: int, was: Any) -> str:
-        told = _decoded(was) or self._told(n, "tenant", "session_by_key")
+        told = text_in(was) or self._told(n, "tenant", "session_by_key")
         if told:
             return told
         near = [one for one in self._tenants if _is_one_bit_away(one.encode(), was)]
@@ -305,7 +302,7 @@ class _Names:
         return next(iter(self._tenants)) if len(self._tenants) == 1 else "default"
 
     def _key(self, n: int, was: Any) -> str | None:
-        told = _decoded(was) or self._told(n, "key", "session_by_key")
+        told = text_in(was) or self._told(n, "key", "session_by_key")
         if told is not None:
             return told
         opened = self._opened(n)
@@ -336,14 +333,10 @@ class _Names:
             )
             for value, number in rows:
                 if number == n:
-                    return _decoded(value)
+                    return text_in(value)
         except TROUBLE:
             pass
         return None
-
-
-def _decoded(data: Any) -> str | None:
-    return data.decode() if isinstance(data, bytes) and _is_text(data) else None
 
 
 def _is_one_bit_away(one: bytes, other: Any) -> bool:

@@ -177,9 +177,10 @@ class HoldfastRecords:
         return None
 
     def parent(self, state: SessionState) -> SessionState | None:
-        """The session that a fork says it shares its past with, if it is there."""
+        """The session that a fork says it shares its past with, if its tenant has it."""
         opened = self.opened(state) if state.origin else None
-        return None if opened is None else self._states.get(opened.parent or "")
+        parent = None if opened is None else self._states.get(opened.parent or "")
+        return parent if parent is not None and parent.tenant == state.tenant else None
 
     def _past(self, state: SessionState) -> tuple[list[Entry], bool]:
         """What a fork shares, from the first entry on, and whether that is all of it: it is less

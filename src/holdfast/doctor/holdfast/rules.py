@@ -159,9 +159,12 @@ RULES: tuple[Rule, ...] = (
         DEFECT,
         "I-19",
         "The reply that a session owes is kept under a tenant that has no such session, so "
-        "nobody is given it.",
-        "Keep the inbox and the outbox with their session; if they name one tenant and the row of "
-        "the session alone another, that has no other session, keep the session with them.",
+        "nobody is given it. A fork is kept under another tenant than the session it was forked "
+        "from, so it can't be read.",
+        "Keep the inbox and the outbox with their session; if they, or the sessions that share a "
+        "past with it, name one tenant and the row of the session alone another, that has no other "
+        "session, keep the session with them. If nobody can tell whose a shared past is, the fork "
+        "has tombstones in its place.",
     ),
     _rule(
         "stray-events",

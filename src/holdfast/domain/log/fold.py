@@ -190,42 +190,35 @@ class Log:
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Folds entries that follow what was folded."""
-        # A long history comes this way, so what is short here counts: notes repeat endlessly and
-        # are looked up, and what most messages need is done here, without another call.
+        # A long history comes this way: notes repeat endlessly and are looked up, and what most
+        # entries need is done here, without another call.
         notes: dict[bytes, MessageNote] = {}
         for entry in entries:
             self.head = entry.seq
             if entry.kind != "message":
-                self._add_other(entry)
+                handler = _HANDLERS.get(entry.kind)
+                if handler is None:
+                    self._add_other(entry)
+                else:
+                    handler(self, entry, note_of(entry.kind, entry.note))
                 continue
             note = notes.get(entry.note)
             if note is None:
                 note = notes[entry.note] = note_of("message", entry.note)
             if note.erased:
                 continue
-            seen = StoredMessage(
-                entry.id.hex(),
-                entry.seq,
-                entry.turn,
-                note,
-                entry.body,
-                False,
-                (),
-                entry.at,
-            )
+            id, turn, body = entry.id.hex(), entry.turn, entry.body
+            seen = StoredMessage(id, entry.seq, turn, note, body, False, (), entry.at)
             if note.inbox:
                 self._inbox[seen.id] = seen
-            elif entry.turn is None and not self._stale:
+            elif turn is None and not self._stale:
                 self._units.append(seen)
                 self._visible.append(seen)
             else:
                 self._place(seen)
 
     def _add_other(self, entry: Entry) -> None:
-        handler = _HANDLERS.get(entry.kind)
-        if handler is not None:
-            handler(self, entry, note_of(entry.kind, entry.note))
-        elif entry.kind == "instructions":
+        if entry.kind == "instructions":
             self._instructed(entry)
         elif entry.kind == "post":
             self._posted(entry)
@@ -443,7 +436,8 @@ class Log:
         # A call that it had started with an approval is shown as running no more.
         if self.asks.are_used_in(number):
             self._stale = True
-        self._give_back(number, note.returns)
+        if note.returns:
+            self._give_back(number, note.returns)
 
     def _give_back(self, number: int, ids: Collection[str]) -> None:
         """Messages that a turn had taken, and has not used, wait in the inbox again."""

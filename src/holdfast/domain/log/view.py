@@ -190,8 +190,8 @@ def settled(order: Messages, kept: int, running: int | None, before: Ties) -> in
             continue
         part = order[kept:index]
         # A turn on both sides may have a call on one and its result on the other.
-        turns_after = _turns_of(_with_tools(order[index:]))
-        if not turns_after.isdisjoint(_turns_of(_with_tools(part))):
+        after = _with_tools(order[index:])
+        if after and not _turns_of(after).isdisjoint(_turns_of(_with_tools(part))):
             return kept
         return index if stands_alone(part, before) else kept
     return kept

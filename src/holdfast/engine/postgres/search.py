@@ -13,10 +13,12 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from heapq import merge
 from itertools import islice
 from typing import Any
 
 import psycopg
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchableText, SearchScope
@@ -41,6 +43,8 @@ from holdfast.engine.search import found_in
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
 PAGE_MAX = 500
 IDLE_MAX = 3
+RUNNING_MAX = 64
+"""So many sessions are searched one by one."""
 QUIET_MS = 10_000
 """A session without news for so long, whose words were read, is looked at no more."""
 _BEGIN: list[tuple[str, Any]] = [("begin", None), ("fleeting", None)]
@@ -76,7 +80,9 @@ class PostgresSearch:
     def search(self, sought: SearchScope, *, limit: int) -> list[Found]:
         """The newest messages that answer, newest first."""
         self._catch_up(raw(sought.tenant))
-        return list(islice(self._found(sought, limit + 1), limit))
+        found = [self._found(each, limit + 1) for each in self._narrowed(sought)]
+        newest = merge(*found, key=_time_and_place, reverse=True)
+        return list(islice(newest, limit))
 
     def matching(self, sought: SearchScope, *, limit: int) -> list[str]:
         """The sessions in which messages answer, those with the newest ones first."""
@@ -88,10 +94,24 @@ class PostgresSearch:
                 found.session for found in self._found(sought, PAGE_MAX)
             )
             return list(sessions)[:limit]
-        values = _values(sought)
-        if values is None:
-            return []
-        return [id for (id,) in self._read("sessions_found", **values, limit=limit)]
+        rows: Rows = []
+        for each in self._narrowed(sought):
+            values = _values(each)
+            if values is not None:
+                rows += self._read("sessions_found", **values, limit=limit)
+        rows.sort(key=lambda row: (-row[1], row[0]))
+        return [id for id, _ in rows[:limit]]
+
+    def _narrowed(self, sought: SearchScope) -> list[SearchScope]:
+        """The same in each of the sessions that run, if only those are asked for: they are few, and
+        have an index. Else all messages with these words would be gone through for them.
+        """
+        if sought.state != "running" or sought.session is not None:
+            return [sought]
+        running = self._read("running", tenant=raw(sought.tenant))
+        if len(running) > RUNNING_MAX:
+            return [sought]
+        return [replace(sought, session=id) for (id,) in running]
 
     def advance(self, sessions: Sequence[str]) -> bool:
         """Reads a piece of what is unread in these sessions; False when nothing is, or nobody has
@@ -225,6 +245,11 @@ class PostgresSearch:
             [*_BEGIN, *work, ("note_read", read_so_far), ("commit", None)]
         )
         return bool(read or settled[0][0])
+
+
+def _time_and_place(found: Found) -> tuple[int, str, int]:
+    """What a list of messages is ordered by."""
+    return found.entry.at, found.session, found.entry.seq
 
 
 def _lexemes(tenant: bytes, words: SearchableText) -> str:

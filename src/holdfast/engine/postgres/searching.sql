@@ -111,8 +111,8 @@ WHERE words.tenant = %(tenant)s AND (%(query)s::tsquery IS NULL OR words.lexemes
 ORDER BY words.at DESC, words.session DESC, words.seq DESC LIMIT %(limit)s;
 
 -- name: sessions_found
--- Sessions that have messages with these words, those with the newest ones first.
-SELECT words.session FROM words
+-- Sessions that have messages with these words, those with the newest ones first, and when that was.
+SELECT words.session, max(words.at) FROM words
 JOIN session ON session.tenant = words.tenant AND session.id = words.session
 WHERE words.tenant = %(tenant)s AND (%(query)s::tsquery IS NULL OR words.lexemes @@ %(query)s::tsquery)
   AND words.at >= %(since)s::bigint AND words.at < %(until)s::bigint

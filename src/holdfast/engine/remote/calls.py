@@ -6,6 +6,7 @@ been done.
 """
 
 import os
+import ssl
 import threading
 from collections import deque
 from contextlib import suppress
@@ -17,7 +18,12 @@ import msgspec
 from holdfast.engine.closed_engine import closed, forked
 from holdfast.engine.protocol import Chance
 from holdfast.engine.remote.http_connection import RawAnswer, RawConnection
-from holdfast.engine.remote.told_errors import error_of_status, too_large, unusable
+from holdfast.engine.remote.told_errors import (
+    error_of_status,
+    too_large,
+    untrusted,
+    unusable,
+)
 from holdfast.engine.remote.verbs import (
     LIMIT_MAX,
     PATH,
@@ -43,24 +49,31 @@ T = TypeVar("T")
 
 
 class Unanswered(Exception):
-    """A request came to no answer. `maybe_done`: it was sent, and may have been done."""
+    """A request came to no answer. `maybe_done`: it was sent, and may have been done; `is_late`: as
+    long as any answer is waited for, none came.
+    """
 
-    def __init__(self, problem: str, *, maybe_done: bool) -> None:
+    def __init__(
+        self, problem: str, *, maybe_done: bool, is_late: bool = False
+    ) -> None:
         super().__init__(problem)
-        self.problem, self.maybe_done = problem, maybe_done
+        self.problem, self.maybe_done, self.is_late = problem, maybe_done, is_late
 
 
 class Tries:
     """Pauses between the tries of one thing, ever longer and not all alike, until `limit_s` have
-    been waited. It looks at no clock: one may stand still.
+    been waited, or no answer came in time twice: a connection may be dead, the next one shows
+    whether the server is. It looks at no clock: one may stand still.
     """
 
     def __init__(self, limit_s: float, chance: Chance) -> None:
         self._limit_s, self._chance = limit_s, chance
         self._waited_s, self._pause_s = 0.0, PAUSE_S
 
-    def pause(self) -> bool:
+    def pause(self, error: Unanswered | None = None) -> bool:
         """Waits before the next try; False when there is to be none."""
+        if error is not None and error.is_late:
+            self._waited_s += self._limit_s / 2
         if self._waited_s >= self._limit_s:
             return False
         seconds = self._pause_s * (0.5 + self._chance(1)[0] / 255)
@@ -77,9 +90,15 @@ class ServerCalls:
     """
 
     def __init__(
-        self, where: str, parts: SplitResult, token: str | None, chance: Chance
+        self,
+        where: str,
+        parts: SplitResult,
+        token: str | None,
+        chance: Chance,
+        trusts: ssl.SSLContext | None = None,
     ) -> None:
         self.where, self.chance = where, chance
+        self._trusts = trusts
         self._parts = parts
         self._headers = {"accept": PACKED, PROTOCOL_HEADER: str(PROTOCOL)}
         if token is not None:
@@ -88,10 +107,14 @@ class ServerCalls:
         self._free: deque[RawConnection] = deque()
         self._process = os.getpid()
         self._closed = False
+        self.answered_by = ""
+        """The name of the process that has answered last."""
         self.body_max: int | None = None
         """So many bytes a request may have, as the server has said."""
 
-    def ask(self, verb: Verb[T], /, *, timeout_s: float = ANSWER_S, **fields: Any) -> T:
+    def ask(
+        self, verb: Verb[T], /, *, timeout_s: float | None = None, **fields: Any
+    ) -> T:
         """The answer to a question, asked again as long as there is none."""
         tries = Tries(PATIENCE_S, self.chance)
         if "limit" in fields:
@@ -103,11 +126,11 @@ class ServerCalls:
                 found: T = self.post(verb.name, asked, verb.gives, timeout_s=timeout_s)
                 return found
             except Unanswered as error:
-                if not tries.pause():
+                if not tries.pause(error):
                     raise self.given_up(error) from None
 
     def post(
-        self, name: str, value: Any, gives: Any, *, timeout_s: float = ANSWER_S
+        self, name: str, value: Any, gives: Any, *, timeout_s: float | None = None
     ) -> Any:
         """One try: the answer, an error that the server told, or `Unanswered`."""
         self.check()
@@ -128,8 +151,15 @@ class ServerCalls:
 
     def value_of(self, answer: RawAnswer, gives: Any) -> Any:
         """What an answer says."""
+        if answer.fate == "untrusted":
+            raise untrusted(self.where, answer.problem)
         if answer.fate != "answered":
-            raise Unanswered(answer.problem, maybe_done=answer.fate != "unreached")
+            raise Unanswered(
+                answer.problem,
+                maybe_done=answer.fate != "unreached",
+                is_late=answer.fate == "late",
+            )
+        self.answered_by = answer.process or self.answered_by
         if answer.status != 200:
             error = error_of_status(answer, self.where)
             if error is None:
@@ -145,7 +175,9 @@ class ServerCalls:
 
     def connection(self) -> RawConnection:
         """A new connection, for one thread."""
-        return RawConnection(self._parts, self._headers, timeout_s=ANSWER_S)
+        return RawConnection(
+            self._parts, self._headers, timeout_s=ANSWER_S, trusts=self._trusts
+        )
 
     def check(self) -> None:
         """Raises when there is nobody to ask any more."""

@@ -45,6 +45,7 @@ from holdfast.engine.remote.calls import (
     Unanswered,
 )
 from holdfast.engine.remote.told_errors import error_of, other_protocol, unusable
+from holdfast.engine.remote.trust import trusted
 from holdfast.engine.remote.verbs import (
     COMMIT_ID_BYTES,
     PROTOCOL,
@@ -75,9 +76,12 @@ class RemoteEngine:
         token: str | None,
         chance: Chance,
         read_only: bool = False,
+        ca: Place | None = None,
     ) -> None:
         self.where = shown(where)
-        self._calls = ServerCalls(self.where, remote_parts(where), token, chance)
+        parts = remote_parts(where)
+        trusts = trusted(parts, ca)
+        self._calls = ServerCalls(self.where, parts, token, chance, trusts)
         self._process = os.getpid()
         hello = self._hello()
         self.tenant = hello.tenant
@@ -100,7 +104,7 @@ class RemoteEngine:
                 hello: Hello = self._calls.post("hello", {}, Hello)
                 break
             except Unanswered as error:
-                if not tries.pause():
+                if not tries.pause(error):
                     raise self._calls.given_up(error) from None
         if hello.protocol != PROTOCOL:
             raise other_protocol(self.where, found=hello.protocol, known=PROTOCOL)
@@ -145,12 +149,12 @@ class RemoteEngine:
         while True:
             try:
                 answers: list[CommitAnswer] = self._calls.post(
-                    "commit", CommitsAsked(part, again), list[CommitAnswer]
+                    "commit", self._asked(part, again=again), list[CommitAnswer]
                 )
                 break
             except Unanswered as error:
                 again = again or error.maybe_done
-                if not tries.pause():
+                if not tries.pause(error):
                     lost = self._calls.given_up(error, in_doubt=again)
                     return [lost] * len(part)
             except HoldfastError as error:
@@ -160,6 +164,11 @@ class RemoteEngine:
             told = unusable(self.where, problem, "Use the same release on both sides")
             return [told] * len(part)
         return [self._outcome(answer) for answer in answers]
+
+    def _asked(self, part: tuple[CommitAsked, ...], *, again: bool) -> CommitsAsked:
+        # What waits in the line may arrive long after it was sent again and done: by then the
+        # process that would know it may be gone, and the next one has to look.
+        return CommitsAsked(part, again, self._calls.answered_by)
 
     def _outcome(self, answer: CommitAnswer) -> Outcome | HoldfastError:
         if answer.written is not None:

@@ -2,6 +2,7 @@
 
 answered   a status, headers and a body, each of them whole
 unreached  no connection: nothing was sent
+untrusted  somebody is there who can't show that it is who was meant: nothing was sent
 lost       the connection broke: it may have been done, and is not being done any more
 late       no answer in time: it may still be done
 
@@ -12,6 +13,7 @@ An answer is taken for whole only if it says how long it is. One whose headers w
 import http.client
 import select
 import socket
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -19,9 +21,11 @@ from urllib.parse import SplitResult
 
 import msgspec
 
+from holdfast.engine.remote.verbs import PROCESS_HEADER
+
 CONNECT_S = 5.0
 
-Fate = Literal["answered", "unreached", "lost", "late"]
+Fate = Literal["answered", "unreached", "untrusted", "lost", "late"]
 
 
 class RawAnswer(msgspec.Struct, frozen=True):
@@ -32,6 +36,7 @@ class RawAnswer(msgspec.Struct, frozen=True):
     media: str = ""
     content: bytes = b""
     problem: str = ""
+    process: str = ""
 
 
 class RawConnection:
@@ -40,16 +45,21 @@ class RawConnection:
     """
 
     def __init__(
-        self, parts: SplitResult, headers: Mapping[str, str], *, timeout_s: float
+        self,
+        parts: SplitResult,
+        headers: Mapping[str, str],
+        *,
+        timeout_s: float,
+        trusts: ssl.SSLContext | None = None,
     ) -> None:
-        kind: type[http.client.HTTPConnection] = http.client.HTTPConnection
-        if parts.scheme == "https":
-            kind = http.client.HTTPSConnection
-        self._connection = kind(
-            parts.hostname or "",
-            parts.port,
-            timeout=min(CONNECT_S, timeout_s),
+        host, connect_s = parts.hostname or "", min(CONNECT_S, timeout_s)
+        self._connection = http.client.HTTPConnection(
+            host, parts.port, timeout=connect_s
         )
+        if parts.scheme == "https":
+            self._connection = http.client.HTTPSConnection(
+                host, parts.port, timeout=connect_s, context=trusts
+            )
         self._timeout_s = timeout_s
         self._prefix = parts.path.rstrip("/")
         self._headers = dict(headers)
@@ -59,16 +69,20 @@ class RawConnection:
     def is_open(self) -> bool:
         return self._connection.sock is not None
 
-    def connect(self) -> str | None:
+    def connect(self) -> RawAnswer | None:
         """Opens it if it is not open, or is not fit to be used any more; what stands in the way."""
         self._close_if_stale()
         if self._connection.sock is not None:
             return None
         try:
             self._connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            self._connection.close()
+            return RawAnswer("untrusted", problem=error.verify_message)
         except OSError as error:
             self._connection.close()
-            return f"no connection: {error.strerror or type(error).__name__}"
+            why = error.strerror or type(error).__name__
+            return RawAnswer("unreached", problem=f"no connection: {why}")
         # A machine that is gone without a word is noticed.
         sock: Any = self._connection.sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -87,9 +101,9 @@ class RawConnection:
         """Sends a request and gives what it came to; never raises for what the other side does."""
         headers = {**self._headers, "content-type": media} if media else self._headers
         try:
-            problem = self.connect()
-            if problem is not None:
-                return RawAnswer("unreached", problem=problem)
+            unmade = self.connect()
+            if unmade is not None:
+                return unmade
             self._connection.sock.settimeout(timeout_s or self._timeout_s)
             self._connection.request(method, self._prefix + path, body, headers)
             answer = self._read(self._connection.getresponse())
@@ -113,7 +127,8 @@ class RawConnection:
         sock = self._connection.sock
         if sock is not None:
             with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # As a plain socket: another thread is using what encrypts.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection; the next request opens another one."""
@@ -127,7 +142,8 @@ class RawConnection:
         media = response.headers.get("content-type", "")
         if response.will_close:
             self.close()
-        return RawAnswer("answered", response.status, media, content)
+        process = response.headers.get(PROCESS_HEADER, "")
+        return RawAnswer("answered", response.status, media, content, process=process)
 
     def _close_if_stale(self) -> None:
         """Closes a connection on which something came unasked: its end, or an answer to nothing,
@@ -139,6 +155,8 @@ class RawConnection:
 
 
 def _is_readable(sock: socket.socket) -> bool:
+    if isinstance(sock, ssl.SSLSocket):
+        return _has_words(sock)
     try:
         # Not `select.select`: it can't look at descriptors beyond 1023.
         poll = select.poll()
@@ -146,3 +164,19 @@ def _is_readable(sock: socket.socket) -> bool:
         return bool(poll.poll(0))
     except (OSError, ValueError):
         return True
+
+
+def _has_words(sock: ssl.SSLSocket) -> bool:
+    """Whether anything came but what TLS itself sends after a handshake."""
+    waits = sock.gettimeout()
+    try:
+        sock.settimeout(0)
+        sock.recv(1)
+    except ssl.SSLWantReadError:
+        return False
+    except (OSError, ValueError):
+        return True
+    finally:
+        with suppress(OSError):
+            sock.settimeout(waits)
+    return True

@@ -83,6 +83,13 @@ def unusable(where: str, problem: str, remedy: str) -> StoreUnavailable:
     return StoreUnavailable(where=where, problem=problem, remedy=remedy)
 
 
+def untrusted(where: str, problem: str) -> StoreUnavailable:
+    """Whoever answers there can't show that it is the server that was meant."""
+    problem = f"its certificate is not to be trusted: {problem[:_WORDS_MAX]}"
+    remedy = "If the authority that signed it is your own, give its certificate as `ca`"
+    return unusable(where, problem, remedy)
+
+
 def too_large(most: int | None) -> InvalidMessage:
     """What a server will not take, however often it is sent."""
     limit = "" if most is None else f", {most:,} bytes"

@@ -32,6 +32,8 @@ PROTOCOL = 1
 write without it.
 """
 PROTOCOL_HEADER = "holdfast-protocol"
+PROCESS_HEADER = "holdfast-process"
+"""With each answer: a name of the process that has given it."""
 PATH = "/v1/engine/"
 LIMIT_MAX = 100_000
 """No page may be asked to be longer."""
@@ -175,10 +177,13 @@ class CommitAsked(msgspec.Struct, frozen=True):
 
 
 class CommitsAsked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Commits to be done in this order. `again`: they were sent before, and no answer came."""
+    """Commits to be done in this order. `again`: they were sent before, and no answer came.
+    `process`: the one that has answered their sender last, which remembers what it has done.
+    """
 
     commits: tuple[CommitAsked, ...]
     again: bool = False
+    process: str = ""
 
 
 class ErrorTold(msgspec.Struct, frozen=True):

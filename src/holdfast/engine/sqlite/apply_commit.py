@@ -7,7 +7,6 @@ commit is judged whole before any of its effects happens: a refused one leaves n
 
 from collections.abc import Callable
 from operator import attrgetter, itemgetter
-from typing import Any
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import STARTING, Draft
@@ -44,7 +43,7 @@ from holdfast.engine.sqlite.maintenance.erase import (
 )
 from holdfast.engine.sqlite.queries import Statements
 from holdfast.engine.sqlite.restore_state import NO_CLAIM, restore
-from holdfast.engine.sqlite.row_codec import is_whole_session, packed
+from holdfast.engine.sqlite.row_codec import fitted, is_whole_session, packed
 from holdfast.errors import Damaged
 
 COLUMNS = (
@@ -68,8 +67,9 @@ COLUMNS = (
     "last_at",
 )
 """The columns of the view `session_state`."""
-HEAD = COLUMNS.index("head")
-HEAD_MAX = 1 << 53
+ORIGIN, HEAD = COLUMNS.index("origin"), COLUMNS.index("head")
+COUNTED = itemgetter(ORIGIN, HEAD, *map(COLUMNS.index, ("epoch", "fence")))
+COUNT_MAX = 1 << 53
 LEASE = slice(9, 13)
 """Which of them are those of the lease."""
 ADDED = attrgetter(
@@ -119,8 +119,8 @@ _fields_of = itemgetter(*map(COLUMNS.index, NumberedSession.__struct_fields__[:-
 
 def refuse_damaged_session(row: Row) -> None:
     """Nothing is judged by a row that is damaged: its fence may be."""
-    # No log is as long as SQLite can count: behind such a head nothing can stand.
-    if not is_whole_session(row) or row[HEAD] > HEAD_MAX:
+    # Nothing is as many as SQLite can count: behind such a number no other can come.
+    if not is_whole_session(row) or max(COUNTED(row)) > COUNT_MAX:
         problem = "its row has values that are not what they were written as"
         raise Damaged(what="session", where=str(row[1]), problem=problem)
 
@@ -135,6 +135,7 @@ class CommitApplier:
     def __init__(self, statements: Statements, clock: Callable[[], Clock]) -> None:
         self._statements = statements
         self._run, self._run_many = statements.run, statements.run_many
+        self._rows = statements.rows
         self._clock = clock
         self._sessions: dict[str, NumberedSession] = {}
         self._entries: Rows = []
@@ -169,12 +170,17 @@ class CommitApplier:
     def state_fact(self, name: str, value: int) -> None:
         self._run("set_fact", name, str(value))
 
-    def apply(self, commit: Commit) -> Outcome:
-        """Judges a commit, and does it if nothing stands in its way."""
-        for write in commit:
-            refusal = self._judge(write)
-            if refusal is not None:
-                return Refused(refusal[0], write.session, refusal[1])
+    def apply(self, commit: Commit) -> Outcome | Damaged:
+        """Judges a commit, and does it if nothing stands in its way. A session that is damaged is
+        an answer to those who write to it: the others of the batch go on.
+        """
+        try:
+            for write in commit:
+                refusal = self._judge(write)
+                if refusal is not None:
+                    return Refused(refusal[0], write.session, refusal[1])
+        except Damaged as error:
+            return error
         outcome = Written()
         for write in commit:
             outcome = self._effect(write)
@@ -231,11 +237,11 @@ class CommitApplier:
     def session(self, id: str) -> NumberedSession | None:
         session = self._sessions.get(id)
         if session is None:
-            row = self._run("session_by_id", id).fetchone()
-            if row is None:
+            rows = self._rows("session_by_id", id)
+            if not rows:
                 return None
-            refuse_damaged_session(row)
-            session = self._sessions[id] = NumberedSession.of_row(row)
+            refuse_damaged_session(rows[0])
+            session = self._sessions[id] = NumberedSession.of_row(rows[0])
         return session
 
     def _judge(self, write: Write) -> Judgement:
@@ -264,17 +270,16 @@ class CommitApplier:
         debt = None
         if reply is not None:
             clock, tick, _ = self._clock()
-            debt = self._run("debt", session.n, reply, tick, clock).fetchone()
-        claim = debt[0] if debt else None
-        return judge_taken(write, waiting, owed=debt is not None, claim=claim)
+            debt = self._rows("debt", session.n, reply, tick, clock)
+        claim = debt[0][0] if debt else None
+        return judge_taken(write, waiting, owed=bool(debt), claim=claim)
 
     def _spoken(self, session: NumberedSession) -> int:
         """The position of the last chunk of the running turn; the one it began at when there is
         none.
         """
-        rows = self._run("journal", session.journal, session.n, FAR_FUTURE)
         last: int = session.journal
-        for row in rows:
+        for row in self._spoken_rows(session):
             last = max(last, row[0])
         for row in self._chunks:
             if row[1] == session.n:
@@ -285,15 +290,19 @@ class CommitApplier:
         """The session that the key has now, and its epoch."""
         if opening.key is None:
             return None
-        row = self._run("session_by_key", opening.tenant, opening.key).fetchone()
-        if row and (type(row[1]) is not str or type(row[4]) is not int):
+        rows = self._rows("session_by_key", opening.tenant, opening.key)
+        if not rows:
+            return None
+        row = rows[0]
+        if type(row[1]) is not str or type(row[4]) is not int:
             refuse_damaged_session(row)
-        return (row[1], row[4]) if row else None
+        return row[1], row[4]
 
     def _inbox(self, session: NumberedSession) -> dict[bytes, int]:
         """What waits in this session, and at which seq."""
         self._flush_inbox()
-        return {row[0]: row[2] for row in self._run("inbox", session.n)}
+        rows = fitted("inbox", self._rows("inbox", session.n))
+        return {row[0]: row[2] for row in rows}
 
     def accepted(self, scope: str, event: str) -> Accepted | None:
         name = event_name(scope, event)
@@ -301,8 +310,8 @@ class CommitApplier:
         if gathered is not None:
             session, seq, message = gathered
             return Accepted(session.id, seq, message)
-        row = self._run("accepted", name).fetchone()
-        return Accepted(*row) if row else None
+        rows = fitted("accepted", self._rows("accepted", name))
+        return Accepted(*rows[0]) if rows else None
 
     def find(self, commit: Commit) -> Outcome | None:
         """What a commit in doubt came to, if it was done after all: the ids of its drafts are its
@@ -326,12 +335,13 @@ class CommitApplier:
             return None
         first = started = position = 0
         for draft in write.drafts:
-            row = self._run("entry_by_id", session.n, draft.id).fetchone()
-            if row is None:
+            rows = self._rows("entry_by_id", session.n, draft.id)
+            if not rows:
                 return None
-            first = first or row[0]
+            seq, turn = rows[0]
+            first = first or seq
             if draft.turn == STARTING:
-                started = started or row[1]
+                started = started or turn
         if write.chunk is not None:
             position = self._position_of(session, write.chunk)
             if not position:
@@ -340,12 +350,16 @@ class CommitApplier:
 
     def _position_of(self, session: NumberedSession, chunk: Chunk) -> int:
         """Where this chunk of the running turn is in the journal; 0 when it is not there."""
-        rows: Any = self._run("journal", session.journal, session.n, FAR_FUTURE)
-        for position, _turn, message, index, _body in rows:
+        for position, _turn, message, index, _body in self._spoken_rows(session):
             if (message, index) == (chunk.message, chunk.index):
                 found: int = position
                 return found
         return 0
+
+    def _spoken_rows(self, session: NumberedSession) -> Rows:
+        """The journal of the running turn."""
+        after = session.journal
+        return fitted("journal", self._rows("journal", after, session.n, FAR_FUTURE))
 
     def _effect(self, write: Write) -> Written:
         if type(write) is ChunkWrite:

@@ -38,7 +38,7 @@ from holdfast.engine.sqlite.readers import SqliteReaders, forsake
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.writer import Writer, WriterTicket
-from holdfast.errors import HoldfastError, StoreUnavailable
+from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000
@@ -153,7 +153,7 @@ class SqliteEngine(SqliteReads):
         except Exception as error:
             return self._after_failure(commits, error)
 
-    def _transact(self, commits: Commits) -> list[Outcome]:
+    def _transact(self, commits: Commits) -> list[Outcome | Damaged]:
         """One transaction for all of them. The first statement takes SQLite's write lock, so what
         is judged stays so.
         """
@@ -264,7 +264,7 @@ class SqliteEngine(SqliteReads):
         except Exception as error:  # a commit that makes no sense fails alone
             return error
 
-    def _find_or_do(self, commit: Commit) -> Outcome:
+    def _find_or_do(self, commit: Commit) -> Outcome | Damaged:
         return self._applier.find(commit) or self._transact([commit])[0]
 
     # Housekeeping: on the writer thread, after the answers.
@@ -272,8 +272,9 @@ class SqliteEngine(SqliteReads):
     def _tidy(self) -> None:
         self._searching.stir()
         try:
-            with self._inside.lock():
-                self._checkpoint()
+            if self._wal_pages > self._wal_limit and self._files.steady:
+                with self._inside.lock():
+                    self._checkpoint()
             if self._applier.position - self._chunks_since_tidy > GENERATION_ROWS_MAX:
                 self._chunks_since_tidy = self._applier.position
                 self._locked(self._turn_over)
@@ -281,16 +282,12 @@ class SqliteEngine(SqliteReads):
             pass  # nothing depends on it now; the next batch tries again
 
     def _checkpoint(self) -> None:
-        if self._wal_pages > self._wal_limit and self._files.steady:
-            length, done = self._connection.wal_checkpoint(
-                mode=apsw.SQLITE_CHECKPOINT_PASSIVE
-            )
-            # A reader that holds an old page keeps the WAL from starting anew: then try
-            # again a
-            # good while later.
-            self._wal_limit = (
-                WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
-            )
+        length, done = self._connection.wal_checkpoint(
+            mode=apsw.SQLITE_CHECKPOINT_PASSIVE
+        )
+        # A reader that holds an old page keeps the WAL from starting anew: then try again
+        # a good while later.
+        self._wal_limit = WAL_PAGES_MAX if done >= length else length + WAL_PAGES_MAX
 
     def _grown(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         """After each commit: how long the WAL is now."""

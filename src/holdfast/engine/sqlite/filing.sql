@@ -4,6 +4,14 @@
 -- The row number of a session.
 SELECT n FROM session WHERE id = :id;
 
+-- name: places
+-- The last place of a session's log, as far as this one, how many entries have one, and how many have none: before the
+-- first one, or no number. All from the index.
+SELECT ifnull((SELECT CAST(max(seq) AS INTEGER) FROM entry WHERE session = :session AND seq > :origin AND seq <= :head), :origin),
+       (SELECT count(*) FROM entry WHERE session = :session AND seq > :origin AND seq <= :head),
+       (SELECT count(*) FROM entry WHERE session = :session AND seq <= :origin)
+       + (SELECT count(*) FROM entry WHERE session = :session AND seq > 9223372036854775807);
+
 -- name: add_chunk_a
 -- A journal row in the first generation.
 INSERT INTO journal_a (position, session, turn, message, idx, body) VALUES (?, ?, ?, ?, ?, ?);
@@ -58,12 +66,12 @@ UPDATE entry SET note = NULL, body = NULL
 WHERE session = ? AND (body IS NOT NULL OR typeof(note) = 'blob' AND substr(note, 1, 1) = x'00');
 
 -- name: skeletons
--- The bodies of a session that refer to blobs.
-SELECT body FROM entry WHERE session = ? AND typeof(body) = 'blob' AND substr(body, 1, 1) = x'00';
+-- The bodies of a session that refer to blobs, and where they stand.
+SELECT seq, body FROM entry WHERE session = :session AND typeof(body) = 'blob' AND substr(body, 1, 1) = x'00';
 
 -- name: blobs_of
 -- The blobs that a session refers to.
-SELECT blob FROM blob_use WHERE session = ?;
+SELECT blob FROM blob_use WHERE session = :session;
 
 -- name: blank_blob
 -- Zeros in place of one blob, unless another session refers to it.

@@ -6,9 +6,7 @@ from typing import Any
 import apsw
 
 from holdfast.engine import named_sql
-
-Values = named_sql.Row | dict[str, Any]
-"""What a statement is given: by place, or by name."""
+from holdfast.engine.sqlite.spoilt_texts import rows_of
 
 
 def _named(file: str) -> dict[str, str]:
@@ -32,6 +30,10 @@ class Statements:
 
     def run(self, name: str, *values: Any) -> apsw.Cursor:
         return self.connection.execute(QUERIES[name], values)
+
+    def rows(self, name: str, *values: Any) -> named_sql.Rows:
+        """What a question gives: a text that is none, as its bytes."""
+        return rows_of(self.connection, QUERIES[name], values)
 
     def run_many(self, name: str, rows: Iterable[named_sql.Row]) -> None:
         self.connection.executemany(QUERIES[name], rows)

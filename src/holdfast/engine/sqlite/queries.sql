@@ -107,7 +107,8 @@ ORDER BY key LIMIT :limit;
 
 -- name: sessions_by_activity
 -- A page of sessions, newest first, after the one with this time and id. Those that run are few among many, and have an
--- index of their own: without it all sessions of the tenant would be gone through.
+-- index of their own: without it all sessions of the tenant would be gone through. A damaged time that is no number stands
+-- behind all numbers in the index, and counts as 0.
 SELECT * FROM session_state WHERE n IN (
     SELECT n FROM (
         SELECT n FROM session
@@ -119,19 +120,29 @@ SELECT * FROM session_state WHERE n IN (
     UNION ALL
     SELECT n FROM (
         SELECT n FROM session
-        WHERE :state IS 'running' AND tenant = :tenant AND turn IS NOT NULL AND NOT ended
-          AND (+active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
-        ORDER BY +active_at DESC, n DESC LIMIT :limit
+        WHERE :state IS NOT 'running' AND tenant = :tenant AND active_at > 9223372036854775807
+          AND (0, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+          AND (:state IS NULL OR :state = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
+        ORDER BY n DESC LIMIT :limit
     )
-) ORDER BY active_at DESC, n DESC;
+    UNION ALL
+    SELECT n FROM (
+        SELECT n FROM session
+        WHERE :state IS 'running' AND tenant = :tenant AND turn IS NOT NULL AND NOT ended
+          AND (iif(typeof(active_at) = 'integer', active_at, 0), n)
+              < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+        ORDER BY iif(typeof(active_at) = 'integer', active_at, 0) DESC, n DESC LIMIT :limit
+    )
+) ORDER BY iif(typeof(active_at) = 'integer', active_at, 0) DESC, n DESC LIMIT :limit;
 
 -- name: sessions_of_key
 -- The same for the sessions of one key.
 SELECT * FROM session_state
-WHERE tenant = :tenant AND (+active_at, n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
+WHERE tenant = :tenant
+  AND (iif(typeof(active_at) = 'integer', active_at, 0), n) < (:at, ifnull((SELECT n FROM session WHERE id = :id), 0))
   AND (:state IS NULL OR :state = iif(ended, 'ended', iif(turn IS NULL, 'open', 'running')))
   AND key = :key
-ORDER BY +active_at DESC, n DESC LIMIT :limit;
+ORDER BY iif(typeof(active_at) = 'integer', active_at, 0) DESC, n DESC LIMIT :limit;
 
 -- name: sessions_kept
 -- The same for the sessions that are not erased: an index has no others.

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast.engine.closed_engine import closed
-from holdfast.engine.named_sql import Rows
+from holdfast.engine.named_sql import Rows, Values
 from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsOf
 from holdfast.engine.reads import Searcher
 from holdfast.engine.sqlite.connection import (
@@ -42,11 +42,11 @@ from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconc
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
-from holdfast.engine.sqlite.queries import QUERIES, Values
+from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
-from holdfast.engine.sqlite.spoilt_texts import read_as_bytes
+from holdfast.engine.sqlite.spoilt_texts import rows_of
 from holdfast.engine.writer import WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
 
@@ -78,10 +78,7 @@ class ReadOnlyReaders(Readers):
             reader, seen = self._reader()
             try:
                 with self._gates[reader].lock():
-                    try:
-                        rows = reader.execute(QUERIES[name], values).fetchall()
-                    except UnicodeDecodeError:
-                        rows = read_as_bytes(reader, QUERIES[name], values)
+                    rows = rows_of(reader, QUERIES[name], values)
             except (apsw.Error, UnicodeDecodeError) as error:
                 if self._changed(seen):
                     continue
@@ -150,6 +147,10 @@ def _stamp(path: str, *, whole: bool) -> Stamp:
         found = os.stat(path)
     except OSError:
         return None
+    # Opening a pipe would wait for somebody who writes to it.
+    if not stat.S_ISREG(found.st_mode):
+        remedy = "Look what it is, and move it away"
+        raise StoreUnavailable(where=path, problem="it is not a file", remedy=remedy)
     which = found.st_dev, found.st_ino
     return (*which, found.st_size, found.st_mtime_ns) if whole else which
 

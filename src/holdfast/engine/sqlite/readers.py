@@ -13,14 +13,14 @@ from typing import Any
 import apsw
 
 from holdfast.engine.closed_engine import closed
-from holdfast.engine.named_sql import Rows
+from holdfast.engine.named_sql import Rows, Values
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.driver_errors import translate, translated
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
 from holdfast.engine.sqlite.maintenance.damage import damage_error
-from holdfast.engine.sqlite.queries import QUERIES, Values
-from holdfast.engine.sqlite.spoilt_texts import read_as_bytes
+from holdfast.engine.sqlite.queries import QUERIES
+from holdfast.engine.sqlite.spoilt_texts import rows_of
 from holdfast.errors import InvalidMessage
 
 
@@ -84,10 +84,7 @@ class SqliteReaders(Readers):
             raise translate(error, self._path) from error
         try:
             with self._local.gate.lock():
-                try:
-                    rows = reader.execute(QUERIES[name], values).fetchall()
-                except UnicodeDecodeError:
-                    rows = read_as_bytes(reader, QUERIES[name], values)
+                rows = rows_of(reader, QUERIES[name], values)
                 # looked at after the rows: a migration in between would have changed
                 # what they mean
                 if reader.data_version() != self._local.version:

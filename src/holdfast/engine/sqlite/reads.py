@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import Entry
-from holdfast.engine.blobs import is_skeleton, join, text_of
-from holdfast.engine.named_sql import Row, Rows
+from holdfast.engine.blobs import is_skeleton, join, name_of, names_in, text_of
+from holdfast.engine.named_sql import Row, Rows, Values
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
@@ -27,16 +27,25 @@ from holdfast.engine.protocol import (
     no_words,
 )
 from holdfast.engine.reads import LARGEST, EngineReads
-from holdfast.engine.sqlite.apply_commit import NumberedSession
+from holdfast.engine.sqlite.apply_commit import HEAD, ORIGIN, NumberedSession
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
-from holdfast.engine.sqlite.queries import Values
 from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.sqlite.row_codec import fitted
 from holdfast.engine.sqlite.search.log_source import LogSource
-from holdfast.engine.store_info import Backup, Problem, StoreInfo
+from holdfast.engine.store_info import (
+    Backup,
+    BrokenPart,
+    Problem,
+    StoreInfo,
+)
+
+if TYPE_CHECKING:
+    from holdfast.engine.sqlite.maintenance.roll import Roll
 
 FEW_ROWS = 100
 NUMBERS_MAX = 10_000
+FAR_BEHIND = (1 << 63) - 1
+"""The largest number: in an index, what is no number stands behind it."""
 
 
 class SqliteReads(EngineReads):
@@ -65,9 +74,40 @@ class SqliteReads(EngineReads):
         return self._read(query, session=self._number(session), **values)
 
     def _states(self, query: str, /, **values: Any) -> list[SessionState]:
-        rows = self._read_values(query, values)
+        self._check_fork()
+        limit: int | None = values.get("limit")
+        found, is_full = self._fitted_states(query, values)
+        # A page that leaves out a damaged row is filled up: a short one would be taken for the last.
+        while limit is not None and is_full and len(found) < limit:
+            values["limit"] += limit - len(found)
+            found, is_full = self._fitted_states(query, values)
         here = self._clock()
-        return [NumberedSession.of_row(row).state(here) for row in rows]
+        return [NumberedSession.of_row(row).state(here) for row in found[:limit]]
+
+    def _fitted_states(self, query: str, values: dict[str, Any]) -> tuple[Rows, bool]:
+        """The rows of sessions, and whether there are as many as were asked for."""
+        rows = self._readers.read(query, values)
+        is_full = len(rows) == values.get("limit")
+        rows = [row if type(row[HEAD]) is int else self._with_head(row) for row in rows]
+        return fitted(query, rows), is_full
+
+    def _with_head(self, row: Row) -> Row:
+        """The row of a session whose last entry says a place that is no number: that one stands
+        behind all that have one.
+        """
+        origin = row[ORIGIN] if type(row[ORIGIN]) is int else 0
+        head = self._end(row[0], origin, FAR_BEHIND)
+        return (*row[:HEAD], head, *row[HEAD + 1 :])
+
+    def _end(self, number: int, origin: int, head: int) -> int:
+        """The last place of a log up to `head`. Entries at places that none can have stood
+        somewhere in it: where no place is free for them, it is longer.
+        """
+        [(last, count, astray)] = self._read(
+            "places", session=number, origin=origin, head=head
+        )
+        end: int = max(last, origin + count + astray)
+        return end
 
     def _text(self, kept: Any) -> Any:
         return text_of(kept)
@@ -169,14 +209,38 @@ class SqliteReads(EngineReads):
                 weights[id] = Weight(*self._about("weigh", id)[0])
         return weights
 
-    def misled(self, tenants: Sequence[str]) -> dict[str, str]:
-        """Sessions of these tenants that can't be read as they are, by their ids or what is left of
-        them, and why: an index leads elsewhere.
+    def roll(self, tenants: Sequence[str]) -> "Roll":
+        """All sessions of these tenants, without an index: what a list of them may leave out, or
+        tell wrong.
         """
-        from holdfast.engine.sqlite.maintenance.misled import misled
+        from holdfast.engine.sqlite.maintenance.roll import call_roll
 
         with self._alone() as reader:
-            return misled(reader, set(tenants))
+            return call_roll(reader, set(tenants))
+
+    def last_place(self, state: SessionState) -> int:
+        """How long a log is that was read like this. It is longer than its head says where entries
+        have lost their places.
+        """
+        return self._end(self._number(state.id), state.origin, state.head)
+
+    def broken_parts(self, session: str) -> dict[int, BrokenPart]:
+        """The entries with a large part that is not there, or not what it was stored as, by seq."""
+        wrong: dict[int, BrokenPart] = {}
+        for (name,) in self._about("blobs_of", session):
+            part = self._blob(name)
+            if part is None:
+                wrong[name] = "missing"
+            elif name_of(part) != name:
+                wrong[name] = "altered"
+        if not wrong:
+            return {}
+        found: dict[int, BrokenPart] = {}
+        for seq, skeleton in self._about("skeletons", session):
+            kinds = {wrong[name] for name in names_in(skeleton) if name in wrong}
+            if kinds:
+                found[seq] = "altered" if "altered" in kinds else "missing"
+        return found
 
     # Upkeep: on the caller's thread, with a connection for the time it takes.
 

@@ -134,9 +134,11 @@ GROUP BY turn HAVING sum(kind = 'turn') <> 1
 -- Whether a turn of a session has started.
 SELECT 1 FROM log WHERE session = ? AND turn = ? AND kind = 'turn' LIMIT 1;
 
--- name: session_head
--- The last seq of the session with this id.
-SELECT head FROM session_state WHERE id = ?;
+-- name: past_in
+-- The last seq of the session with this id, and whether it is of the same tenant as the one with this number.
+SELECT ifnull((SELECT max(seq) FROM entry WHERE entry.session = past.n AND typeof(seq) = 'integer'), past.origin),
+       past.tenant IS own.tenant
+FROM session AS own, session AS past WHERE own.n = ? AND past.id = ?;
 
 -- name: blobs_of
 -- Which large parts a session says that it refers to.

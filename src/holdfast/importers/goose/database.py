@@ -2,8 +2,9 @@
 
 The version number is not trusted: columns are asked for. A session's rows are told in the order in
 which goose reads them, `created_timestamp` and then id, one at a time: the order is made of ids
-alone, so that a long session needs no memory. A row that is damaged or too large is told with what
-is left of it. Once a page turns out to be damaged, indexes are not believed any more and rows are
+alone, so that a long session needs no memory. A row without a time that can be read stays behind
+the one that was stored before it. A row that is damaged or too large is told with what is left of
+it. Once a page turns out to be damaged, indexes are not believed any more and rows are
 looked for id by id.
 """
 
@@ -58,6 +59,16 @@ _MESSAGE_COLUMNS = frozenset(
 _LEFT_OUT = """FROM thread_messages AS t WHERE NOT EXISTS
     (SELECT 1 FROM messages AS m
      WHERE m.message_id = t.message_id AND m.content_json = t.content_json)"""
+# The ids of rows in reading order. A time is what `seconds_of` takes for one; of a row without, it is
+# that of the row before. Windows rather than a question for each: all of them may lack it.
+_IN_ORDER = """SELECT id FROM (
+    SELECT id, max(time) OVER (PARTITION BY run) AS time FROM (
+        SELECT id, time, count(time) OVER (ORDER BY id) AS run FROM (
+            SELECT t.rowid AS id, CASE
+                WHEN typeof(t.created_timestamp) IN ('integer', 'real')
+                AND t.created_timestamp >= 0 AND t.created_timestamp < (1 << 62)
+                THEN t.created_timestamp END AS time {})))
+    ORDER BY time, id"""
 
 
 # By what they name their session by: the times and ids of rows.
@@ -255,19 +266,13 @@ class GooseDatabase(GooseStore):
             yield GooseSession(THREAD + name, "thread", place, threads.get(name, {}))
 
     def _thread_ids(self, name: str) -> Iterator[int]:
-        query = (
-            f"SELECT t.rowid {_LEFT_OUT} AND t.thread_id = ? ORDER BY "
-            "t.created_timestamp, t.rowid"
-        )
+        query = _IN_ORDER.format(f"{_LEFT_OUT} AND t.thread_id = ?")
         for (number,) in self._tables.ask(query, self._keys.get(name, name)):
             yield number
 
     def _row_ids(self, key: Any) -> Iterator[int]:
         if self._by_session is None:
-            query = (
-                "SELECT rowid FROM messages WHERE session_id = ? ORDER BY "
-                "created_timestamp, rowid"
-            )
+            query = _IN_ORDER.format("FROM messages AS t WHERE t.session_id = ?")
             try:
                 for (number,) in self._tables.connection.execute(query, (key,)):
                     yield number
@@ -290,7 +295,6 @@ class GooseDatabase(GooseStore):
             "messages", ("session_id", "created_timestamp")
         ):
             when = seconds_of(created)[0]
-            # A row without a time stays behind the one before it.
             before = found[key][-1][0] if found[key] else 0
             found[key].append((before if when is None else when, number))
         for rows in found.values():

@@ -79,7 +79,8 @@ class GooseLegacy(GooseFile):
         place = f"{self.name} line {line.number}"
         said, problem = parsed_line(line)
         if problem or not isinstance(said, dict):
-            return _broken(line.number, place, problem, line.raw)
+            broken = _broken(line.number, place, problem, line.raw)
+            return msgspec.structs.replace(broken, unfinished=not line.ended)
         return row_of(said, line.number, place, needs_metadata=False)
 
 

@@ -88,12 +88,15 @@ class GooseReader(ForeignReader):
     def _rows(self, session: GooseSession) -> Iterator[GooseRow]:
         for row in self.store.rows(session):
             problem = row.problem or row.content_problem
-            if problem:
+            # One whose time alone can't be read is told like any other, in its place.
+            if problem and row.content is None:
                 unread = UnreadableRecord(
                     session.id, row.place, problem, row.raw[:_RAW_MAX]
                 )
                 self._unread[session.id, row.place] = unread
-            yield row
+            # Not a message yet: taken for one, it would be another when it is written.
+            if not row.unfinished:
+                yield row
 
     def _facts(self, session: GooseSession) -> JsonObject:
         """The ledger in a few sums: it knows of calls whose replies are lost."""

@@ -33,7 +33,8 @@ class GooseRow(msgspec.Struct, frozen=True):
     unless somebody wrote milliseconds. `content` is None when it could not be taken apart:
     `content_problem` says why it is not JSON, `problem` why nothing of the record can be used;
     `raw` has the bytes, if there are any. `metadata` is None where there is none, or with
-    `metadata_problem` where it is not an object with both flags. `rest` is all else.
+    `metadata_problem` where it is not an object with both flags. `rest` is all else. One that is
+    `unfinished` is the end of a file, and perhaps being written.
     """
 
     number: int
@@ -50,6 +51,7 @@ class GooseRow(msgspec.Struct, frozen=True):
     problem: str = ""
     raw: bytes = b""
     rest: JsonObject = {}
+    unfinished: bool = False
 
 
 class GooseSession(msgspec.Struct, frozen=True):

@@ -88,7 +88,9 @@ def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[L
     place = wanted.after
     # One more than is shown: it tells whether there is a page after this one.
     size = wanted.limit + 1 if matching is None else LIMIT_MAX
-    more = True
+    # With a text: as far as the last one that has it, and not at all if none has.
+    more = matching is None or bool(matching)
+    unseen = set(matching or ())
     while more and len(found) <= wanted.limit:
         states = store.engine.sessions(
             store.tenant, key=wanted.key, state=wanted.state, before=place, limit=size
@@ -97,7 +99,8 @@ def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[L
             place = (state.active_at, state.id)
             if matching is None or state.id in matching:
                 found.append(state)
-        more = len(states) == size
+        unseen.difference_update(state.id for state in states)
+        more = len(states) == size and (matching is None or bool(unseen))
     # With a text, a page of sessions may give few matches or more than are wanted: what
     # is too many is found again by the next page.
     shown = found[: wanted.limit]

@@ -52,22 +52,32 @@ def _append(
 
 
 def append_all(
-    session: SessionLog, messages: Sequence[Any], *, format: str, also: Commit = ()
+    session: SessionLog,
+    messages: Sequence[Any],
+    *,
+    format: str,
+    event_id: Checked = None,
+    also: Commit = (),
 ) -> Plan[list[str]]:
-    """Stores several messages in one commit, all or none, and gives their ids."""
+    """Stores several messages in one commit, all or none, and gives their ids. An event id is that
+    of the first of them; one that came before raises `AlreadyAccepted`.
+    """
     # Frozen before the plan runs, as in `append`; and all of them before any is stored,
     # so one that is no message keeps the others out.
-    spoken = [speak(message, format) for message in messages]
-    return _append_all(session, spoken, also)
+    spoken: list[Spoken] = []
+    for message in messages:
+        facts = {"event": event_id} if event_id and not spoken else {}
+        spoken.append(speak(message, format, **facts))
+    return _append_all(session, spoken, event_id, also)
 
 
 def _append_all(
-    session: SessionLog, spoken: list[Spoken], also: Commit
+    session: SessionLog, spoken: list[Spoken], event_id: str | None, also: Commit
 ) -> Plan[list[str]]:
     drafts = tuple(session.message(each, turn=None) for each in spoken)
     # Nothing to store costs no commit, and is no error in a session that has ended.
     if drafts:
-        yield from _store(session, drafts, also)
+        yield from _store(session, drafts, also, event_id)
     return [draft.id.hex() for draft in drafts]
 
 
@@ -94,9 +104,14 @@ def label(
 
 
 def _store(
-    session: SessionLog, drafts: tuple[Draft, ...], also: Commit = ()
+    session: SessionLog,
+    drafts: tuple[Draft, ...],
+    also: Commit = (),
+    event_id: str | None = None,
 ) -> Plan[None]:
-    write = Write(session.id, drafts=drafts)
+    write = Write(session.id, drafts=drafts, event=session.event(event_id))
     outcome = yield from wait_for(session.engine.submit((write, *also)))
     if isinstance(outcome, Refused):
+        if outcome.why == "accepted":
+            yield from refuse_accepted(session, event_id, outcome.detail)
         raise (yield from read(session.ended))

@@ -28,6 +28,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.runtime.changes.carried_copies import Copies, blanking, copies
 from holdfast.runtime.changes.copied_pasts import Forks, merged
+from holdfast.runtime.changes.end_session import end
 from holdfast.runtime.changes.open_session import find_session
 from holdfast.runtime.live.session_batches import portions
 from holdfast.runtime.live.session_log import PAGE, SessionLog
@@ -42,14 +43,18 @@ ENTRIES_MAX = 20_000
 """as long as they have no more entries together: each is a note to be written, and held
 until then.
 """
+TRIES_MAX = 3
+"""So often an erasure is refused because somebody has written meanwhile; then the session
+is ended first.
+"""
 
 
 class Erasure(msgspec.Struct, frozen=True):
     """What erasing a session takes, or has taken when `done`. `bytes` are those of its entries;
     `blobs` counts large parts that go with it: in SQLite, where sessions share them, those that no
     other session has; in PostgreSQL each session has its own. `forks` are sessions that share its
-    past and lose that, forks of forks too; `copies` are sessions that lose the messages that came through them to it,
-    and nothing else.
+    past and lose that, forks of forks too; `copies` are sessions that lose the messages that came
+    through them to it, and nothing else.
     """
 
     session_id: str
@@ -94,6 +99,7 @@ def erase(store: OpenStore, session_id: str, *, preview: bool) -> Plan[Erasure]:
     # Tried before what runs is stopped: whoever may not erase is told so, and nobody's turn has
     # ended for it. Else refused only when a turn runs or somebody has written meanwhile: then
     # there may be more to erase, and it is looked up anew.
+    tries = 0
     while True:
         [(doomed, ticket)] = yield from read(
             partial(_submitted, session.engine, [(session, state)], "asked for")
@@ -101,6 +107,11 @@ def erase(store: OpenStore, session_id: str, *, preview: bool) -> Plan[Erasure]:
         outcome = yield from wait_for(ticket)
         if not isinstance(outcome, Refused):
             return msgspec.structs.replace(doomed.erasure, done=True)
+        tries += 1
+        if tries >= TRIES_MAX:
+            # Looking takes longer than others need to write again. What waits may go on in the
+            # key's next session then, as after every end.
+            yield from end(session, "it is to be erased")
         state = yield from _at_rest(session)
 
 

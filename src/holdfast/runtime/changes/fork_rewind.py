@@ -6,17 +6,35 @@ of it.
 """
 
 from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from holdfast.domain.entry import Entry, Opened, Rewound, legible_note, note_of
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.path import back_to
+from holdfast.domain.reset_policy import doing_scope
 from holdfast.engine.protocol import Opening, Refused, Write, state_after
 from holdfast.errors import Conflict, NotFound, SessionBusy
+from holdfast.runtime.changes.open_session import made_before
 from holdfast.runtime.clock import mint_session
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.transcript import find, no_message
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.turns.recovery import settle_if_dead
+
+TRIES_MAX = 5
+"""So often a rewind is refused because something was said meanwhile. Then it is written behind
+whatever comes: that is said after it, or gone with the rest.
+"""
+HIDES = "visible_to_model"
+
+
+class RewindDecision(NamedTuple):
+    """What a rewind means for a log with this head."""
+
+    head: int
+    note: Rewound
 
 
 def rewind(session: SessionLog, to_message: str) -> Plan[None]:
@@ -24,34 +42,77 @@ def rewind(session: SessionLog, to_message: str) -> Plan[None]:
     that was rewound away brings it back; rewinding to one that a summary covers, or that a list has
     dropped, shows what was said up to it.
     """
+    decided: RewindDecision | None = None
+    tries = 0
     while True:
         state = yield from settle_if_dead(session)
         if state.turn is not None:
             raise SessionBusy(
                 session_id=session.id, turn_id=session.turn_name(state.turn)
             )
-        # From the first entry on: it may go back to what lies before the last summary.
-        log = yield from read(session.history)
-        with session.lock:
-            head, note = log.head, _back_to(session, log, to_message)
-        if note is None:
-            raise (yield from read(partial(_not_in_view, session, to_message)))
-        draft = session.draft("rewind", note)
+        # A refused one is carried on, which costs what has come since and not the history.
+        if decided is not None:
+            decided = yield from read(partial(_carried_on, session, decided))
+        if decided is None:
+            decided = yield from _decide(session, to_message)
+        tries += 1
+        is_guarded = tries <= TRIES_MAX
+        note = decided.note
         # With ranges it shows what lies before the last summary: loads begin earlier again.
         written = yield from session.commit_or_retry(
             Write(
                 session.id,
-                drafts=(draft,),
-                head=head,
+                drafts=(session.draft("rewind", note),),
+                head=decided.head if is_guarded else None,
                 idle=True,
                 unbase=bool(note.ranges),
             )
         )
-        if written is not None:
-            # `record` has to know that this handle went back itself: what it says again
-            # after that, in the same words, is new.
-            session.went_back = max(session.went_back, written.seq)
+        if written is None:
+            continue
+        # `record` has to know that this handle went back itself: what it says again
+        # after that, in the same words, is new.
+        session.went_back = max(session.went_back, written.seq)
+        if is_guarded:
             return
+        upto = written.seq - 1
+        if (yield from read(partial(_carried_on, session, decided, upto))) is not None:
+            return
+        # Somebody has changed the view just before: a second rewind makes up for it.
+        decided = None
+
+
+def _decide(session: SessionLog, to_message: str) -> Plan[RewindDecision]:
+    # From the first entry on: it may go back to what lies before the last summary.
+    log = yield from read(session.history)
+    with session.lock:
+        head, note = log.head, _back_to(session, log, to_message)
+    if note is None:
+        raise (yield from read(partial(_not_in_view, session, to_message)))
+    return RewindDecision(head, note)
+
+
+def _carried_on(
+    session: SessionLog, decided: RewindDecision, upto: int | None = None
+) -> RewindDecision | None:
+    """The same rewind after what has come since it was decided, up to this seq. What was said
+    outside of turns is gone then; what came in waits, wherever the view goes. None if anything else
+    has come: that may change what the rewind means.
+    """
+    head, note = decided
+    gone = list(note.gone)
+    while page := session.page(head, bodies=False):
+        for entry in page:
+            if upto is not None and entry.seq > upto:
+                return RewindDecision(head, replace(note, gone=tuple(gone)))
+            head = entry.seq
+            told = legible_note(entry)
+            if entry.kind == "message" and entry.turn is None and told is not None:
+                if not told.inbox:
+                    gone.append((head, head))
+            elif entry.kind != "label" or told is None or HIDES in told.labels:
+                return None
+    return RewindDecision(head, replace(note, gone=tuple(gone)))
 
 
 def _back_to(session: SessionLog, log: Log, to_message: str) -> Rewound | None:
@@ -122,10 +183,18 @@ def _next_epoch(session: SessionLog, key: str) -> Plan[int]:
     return taken.epoch + 1
 
 
-def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[SessionLog]:
+def fork(
+    session: SessionLog, *, at: str | None, key: str | None, name: str | None = None
+) -> Plan[SessionLog]:
     """A new session that shares this one's past up to message `at`, with the labels that it came
-    with, or all of it.
+    with, or all of it. A fork with a name is made once: the same one again gives that session.
     """
+    event = None
+    if name is not None:
+        event = (doing_scope(session.scope), f"fork {session.id} {name}")
+    known = yield from made_before(session.engine, event)
+    if known is not None:
+        return session.other(known)
     state = yield from settle_if_dead(session)
     parts_at = None
     if at is None:
@@ -139,7 +208,14 @@ def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[Sessio
         parts_at = at if head > found.seq else None
     epoch = 1
     if key is not None:
-        epoch = yield from _next_epoch(session, key)
+        try:
+            epoch = yield from _next_epoch(session, key)
+        except Conflict:
+            # It may have been bound by this fork itself, asked for a moment ago.
+            known = yield from made_before(session.engine, event)
+            if known is None:
+                raise
+            return session.other(known)
     # The parent is not guarded: its log only grows, so what lies before `head` stays as
     # it is (I-1). The fence goes on from the parent's, so that no turn of the fork gets
     # the number of one that it shares.
@@ -152,10 +228,13 @@ def fork(session: SessionLog, *, at: str | None, key: str | None) -> Plan[Sessio
         Opened(key, epoch, parent=session.id, parent_seq=head, at=parts_at),
     )
     outcome = yield from wait_for(
-        session.engine.submit((Write(branch.id, (opened,), open=opening),))
+        session.engine.submit((Write(branch.id, (opened,), open=opening, event=event),))
     )
     # Of what guards it only the key can refuse: its id is drawn by chance.
     if isinstance(outcome, Refused):
+        known = yield from made_before(session.engine, event)
+        if known is not None:
+            return session.other(known)
         problem = (
             f"the key `{key}` was bound to another session meanwhile; use another key, "
             "or none"

@@ -3,6 +3,10 @@
 A replacement is one commit: the old session is closed, the new one opened, and what waits in the
 inbox of the old goes on in the new. Its guards repeat what it was decided from, so of several
 callers one replaces, and the others look again.
+
+Messages that keep arriving would refuse that commit again and again. So a reset whose commit was
+refused ends the old session first, which depends on nothing that arrives: from then on its inbox
+does not grow, and what comes in goes on in the session that follows, whoever makes it.
 """
 
 from functools import partial
@@ -10,10 +14,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import Closed, Opened
-from holdfast.domain.reset_policy import Policy
+from holdfast.domain.entry import Closed, Draft, Opened
+from holdfast.domain.reset_policy import Policy, doing_scope, scope_of
 from holdfast.engine.protocol import (
     Commit,
+    Engine,
     Opening,
     Refused,
     SessionState,
@@ -31,6 +36,8 @@ from holdfast.runtime.turns.recovery import settle, settle_if_dead
 
 # An id that is not unique is told with these, for a person to choose from.
 CANDIDATES_MAX = 10
+Event = tuple[str, str]
+"""A scope, and an id in it."""
 
 
 class Successor(NamedTuple):
@@ -84,20 +91,72 @@ def find_session(store: OpenStore, session_id: str) -> Plan[SessionLog]:
     raise NotFound(what="session", name=session_id, hint=hint, candidates=candidates)
 
 
-def reset_key(store: OpenStore, key: str, *, reason: str) -> Plan[SessionLog]:
+def reset_key(
+    store: OpenStore, key: str, *, reason: str, name: str | None = None
+) -> Plan[SessionLog]:
     """Ends the key's current session, what runs in it included, and binds a new one; the epoch
-    rises.
+    rises. A reset with a name is done once: the same one again gives the session that it made.
     """
+    event = None
+    if name is not None:
+        scope = scope_of(store.tenant, key=key, session="")
+        event = (doing_scope(scope), f"reset {name}")
+    ends: list[Draft] = []
+    before: SessionState | None = None
     while True:
         state = yield from current_state(store, key)
+        # In this order: if it is not known now, `state` is not what it has made.
+        known = yield from made_before(store.engine, event)
+        if known is not None:
+            return store.session_log(known)
+        if before is not None and state is not None and state.id != before.id:
+            if (yield from read(partial(_has_any, store.session_log(before), ends))):
+                # It was ended here, and whoever came first has made the one that follows.
+                return store.session_log(state)
         if state is not None and not state.ended:
             state = yield from settle_if_dead(store.session_log(state))
         if state is not None and state.turn is not None:
-            made = yield from _replace_running(store, state, key, reason)
+            made = yield from _replace_running(store, state, key, reason, ends, event)
         else:
-            made = yield from _replace(store, state, key, reason)
+            made = yield from _replace(store, state, key, reason, event)
         if made is not None:
             return made
+        if state is not None:
+            # Whether it is done or refused, the next round sees.
+            end = _only_ended(store.session_log(state), Write(state.id), reason, ends)
+            yield from wait_for(store.engine.submit((replace(end, idle=True),)))
+        before = state
+
+
+def _only_ended(
+    session: SessionLog, last: Write, reason: str, ends: list[Draft]
+) -> Write:
+    """This write, made the session's last. What waits stays, for the key's next session to take
+    along; so it is refused for nothing that comes in. Its entry is put among `ends`.
+    """
+    ends.append(session.draft("closed", Closed(reason)))
+    return replace(last, drafts=(*last.drafts, ends[-1]), close=True)
+
+
+def _has_any(session: SessionLog, drafts: list[Draft]) -> bool:
+    """Whether one of these stands in this session's log."""
+    ids = {draft.id for draft in drafts}
+    after = session.origin
+    while ids and (page := session.page(after, bodies=False)):
+        if any(entry.id in ids for entry in page):
+            return True
+        after = page[-1].seq
+    return False
+
+
+def made_before(engine: Engine, event: Event | None) -> Plan[SessionState | None]:
+    """How the session stands that was made under this event, if one was."""
+    if event is None:
+        return None
+    known = yield from read(partial(engine.accepted, *event))
+    if known is None:
+        return None
+    return (yield from read(partial(engine.state, known.session)))
 
 
 def current_state(store: OpenStore, key: str) -> Plan[SessionState | None]:
@@ -139,13 +198,17 @@ def _due(store: OpenStore, state: SessionState, reset: Policy | None) -> str | N
 
 
 def _replace(
-    store: OpenStore, state: SessionState | None, key: str, reason: str
+    store: OpenStore,
+    state: SessionState | None,
+    key: str,
+    reason: str,
+    event: Event | None = None,
 ) -> Plan[SessionLog | None]:
     """A new session for this key in place of `state`; None when somebody else was quicker."""
     made = yield from read(partial(successor, store, state, key, reason))
     if made is None:
         return None
-    commit = (*made.closing, made.opening)
+    commit = (*made.closing, replace(made.opening, event=event))
     outcome = yield from wait_for(store.engine.submit(commit))
     if isinstance(outcome, Refused):
         return None
@@ -153,7 +216,12 @@ def _replace(
 
 
 def _replace_running(
-    store: OpenStore, state: SessionState, key: str, reason: str
+    store: OpenStore,
+    state: SessionState,
+    key: str,
+    reason: str,
+    ends: list[Draft],
+    event: Event | None,
 ) -> Plan[SessionLog | None]:
     """A new session in place of one in which a turn runs; None when somebody else was quicker. The
     turn's end and the session's are one transaction: whoever waits for the turn gets the next one
@@ -162,9 +230,12 @@ def _replace_running(
     session = store.session_log(state)
     made: list[SessionLog] = []
 
-    # Called again, with another successor, whenever the turn's last write is refused
-    # because something came in: `made` has all of them, and one or none was stored.
+    # Called again whenever the turn's last write is refused because something came in. The first
+    # time with a successor, which was stored or not; then without: what waits is left for the next
+    # round to take along.
     def close(last: Write) -> Plan[Commit]:
+        if made:
+            return (_only_ended(session, last, reason, ends),)
         found = None
         while found is None:
             found = yield from read(
@@ -174,8 +245,11 @@ def _replace_running(
         # None when somebody else has ended it by now, and then this commit is refused.
         for closing in found.closing:
             drafts = (*last.drafts, *closing.drafts)
-            last = replace(last, drafts=drafts, close=True, takes=closing.takes)
-        return last, found.opening
+            head = closing.head if last.head is None else last.head
+            last = replace(
+                last, drafts=drafts, head=head, close=True, takes=closing.takes
+            )
+        return last, replace(found.opening, event=event)
 
     yield from settle(
         session, state, end="interrupted", reason=f"reset: {reason}", also=close
@@ -208,12 +282,9 @@ def successor(
     # it along.
     if state is not None and (waiting or not state.ended):
         old = store.session_log(state)
-        messages = []
-        for each in waiting:
-            carried = old.again(each.message)
-            if carried is None:
-                return None
-            messages.append(carried)
+        messages = old.again([each.message for each in waiting])
+        if messages is None:
+            return None
         if waiting:
             labels = labels_of(session, state.id, waiting)
             drafts += with_labels(messages, labels)

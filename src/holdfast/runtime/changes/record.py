@@ -18,8 +18,10 @@ from holdfast.domain.entry import Draft
 from holdfast.domain.message import (
     Payload,
     all_flat,
+    changed_meanwhile,
     check,
     freeze,
+    is_changing,
     is_flat,
     thaw,
     too_deep,
@@ -55,7 +57,17 @@ class Recorded(msgspec.Struct, frozen=True):
     head: int
 
 
-class _Decision(NamedTuple):
+class Within(NamedTuple):
+    """Where what is new is stored: in this turn, and behind so many other drafts of its commit."""
+
+    turn: int | None = None
+    ahead: int = 0
+
+
+OUTSIDE = Within()
+
+
+class Decision(NamedTuple):
     """What recording a list means for a log with this head. `leading` and `remembered` are the list
     as it was then: instructions, and messages. `shows_past`: the view needs what a load from the
     last compaction would not read.
@@ -76,35 +88,92 @@ def record(
     session: SessionLog, memory: Memory, messages: Sequence[Any], *, format: str
 ) -> Plan[Recorded]:
     """Stores what is new in this list and keeps its shape; see `Session.record`."""
-    # A list of our own: the caller may append to its list while the plan waits.
-    payloads = list(messages)
-    # What equals a snapshot is plain, as that is, and somebody has said it: only the rest is looked
-    # at.
-    equal = memory.equal_in(payloads, format)
-    before = _said(payloads[: equal.first], 0, format)
-    after = _said(payloads[equal.stop :], equal.stop, format)
-    payloads = [*before, *payloads[equal.first : equal.stop], *after]
-    try:
-        # Decided here, not in the plan: the list is the caller's, and may change while a
-        # plan waits.
-        first = session.reading(
-            partial(_decide, session, memory, payloads, format, equal)
-        )
-    except RecursionError:
-        raise too_deep("messages") from None
+    payloads, first = decided(session, memory, messages, format=format)
     return _commit(session, memory, payloads, format, first)
 
 
-def _said(messages: list[Any], index: int, format: str) -> list[Any]:
-    """What these messages, the first of them at this index of the caller's list, say as
-    plain data.
+def decided(
+    session: SessionLog,
+    memory: Memory,
+    messages: Sequence[Any],
+    *,
+    format: str,
+    within: Within = OUTSIDE,
+) -> tuple[list[Any], Decision]:
+    """The caller's list as plain data, and what recording it means now. The caller may change its
+    list from then on.
+    """
+    # A list of our own: the caller may append to its list while the plan waits.
+    payloads = list(messages)
+    try:
+        # What equals a snapshot is plain, as that is, and somebody has said it: only the rest is
+        # looked at.
+        equal = memory.equal_in(payloads, format)
+        before = plain_list(payloads[: equal.first], format)
+        after = plain_list(payloads[equal.stop :], format, first=equal.stop)
+        payloads = [*before, *payloads[equal.first : equal.stop], *after]
+        # Decided here, not in the plan: the list is the caller's, and may change while a
+        # plan waits.
+        first = session.reading(
+            partial(_decide, session, memory, payloads, format, equal, within)
+        )
+    except RecursionError:
+        raise too_deep("messages") from None
+    except RuntimeError as error:
+        if not is_changing(error):
+            raise
+        raise changed_meanwhile("messages") from error
+    return payloads, first
+
+
+def decided_again(
+    session: SessionLog,
+    memory: Memory,
+    first: Decision,
+    *,
+    format: str,
+    within: Within = OUTSIDE,
+) -> Plan[Decision]:
+    """What recording a list means for the log as it has become since it was first decided."""
+    # The list as it was at the call: its messages are the caller's, who may have
+    # changed them since. What equalled the last list then is compared anew.
+    again = partial(
+        _decide, session, memory, first.list_then(), format, NOWHERE, within
+    )
+    return (yield from read(partial(session.reading, again)))
+
+
+def keep(
+    session: SessionLog,
+    memory: Memory,
+    decision: Decision,
+    first: Decision,
+    payloads: list[Any],
+    *,
+    format: str,
+    head: int,
+) -> None:
+    """The list is stored: the next one is compared with it."""
+    remembered = decision.remembered
+    # It was decided from copies; the next list is recognised by the caller's own
+    # objects.
+    if decision is not first:
+        remembered = rebound(remembered, payloads)
+    memory.keep(format, LastList(remembered, len(decision.leading), head))
+    # Only once it is stored: a recording that fails is repeated with what it knew.
+    session.contexts.forget_given(format)
+
+
+def plain_list(messages: Sequence[Any], format: str, *, first: int = 0) -> list[Any]:
+    """What these messages say as plain data; the first of them is at this index of the caller's
+    list.
     """
     # A dict of strings can be stored as it is, and most messages are one.
-    payloads = messages
+    payloads = messages = list(messages)
     if not all_flat(messages):
         payloads = [
             message if is_flat(message) else _plain(message, at)
-            for at, message in enumerate(messages, index)
+            for at, message in enumerate(messages, first)
         ]
     continuation = registry.get(format).say("user", CONTINUE)
     if continuation in payloads:
@@ -128,7 +197,7 @@ def _commit(
     memory: Memory,
     payloads: list[Any],
     format: str,
-    first: _Decision,
+    first: Decision,
 ) -> Plan[Recorded]:
     decision = first
     # A list with nothing new and the shape it had needs no commit at all.
@@ -143,19 +212,9 @@ def _commit(
         )
         if written is not None:
             break
-        # The list as it was at the call: its messages are the caller's, who may have
-        # changed them since. What equalled the last list then is compared anew.
-        again = partial(_decide, session, memory, first.list_then(), format, NOWHERE)
-        decision = yield from read(partial(session.reading, again))
-    remembered = decision.remembered
-    # It was decided from copies; the next list is recognised by the caller's own
-    # objects.
-    if decision is not first:
-        remembered = rebound(remembered, payloads)
+        decision = yield from decided_again(session, memory, first, format=format)
     head = decision.head + len(decision.drafts)
-    memory.keep(format, LastList(remembered, len(decision.leading), head))
-    # Only once it is stored: a recording that fails is repeated with what it knew.
-    session.contexts.forget_given(format)
+    keep(session, memory, decision, first, payloads, format=format, head=head)
     return Recorded(decision.new, head)
 
 
@@ -165,12 +224,15 @@ def _decide(
     payloads: list[Any],
     format: str,
     equal: EqualStretch,
-) -> _Decision:
+    within: Within,
+) -> Decision:
     """What recording this list means for the log as it is now. `equal`: where the list equals the
     last one.
     """
     log = session.log()
     with session.lock:
+        # first: to look into the past brings the log up to date, beyond what is compared
+        head = log.head
         last = memory.last(format)
         shown = gather_shown(session.contexts.shown(log, registry.get(format)))
         given = gather_shown(session.contexts.given(log, format))
@@ -192,7 +254,8 @@ def _decide(
             equal_from = equal.first
         found = _found(session, evidence, items, equal_from)
         messages = [
-            session.message(speak(payload, format), turn=None) for payload in found.new
+            session.message(speak(payload, format), turn=within.turn)
+            for payload in found.new
         ]
         new = tuple(draft.id.hex() for draft in messages)
         order, remembered = found.settle(new)
@@ -207,14 +270,14 @@ def _decide(
             )
         # A view names messages by seq, also those that are not stored yet: the guard by
         # the head makes sure that they get these.
-        first_seq = log.head + 1 + len(drafts)
+        first_seq = head + 1 + within.ahead + len(drafts)
         drafts += messages
         shape = ListShape(log, order, new=new, edits=found.edits)
         view = _view(session, shape, shown, first_seq, format)
         if view is not None:
             drafts.append(session.draft("view", view.shape))
         shows_past = view is not None and view.shows_past
-        return _Decision(log.head, tuple(drafts), new, leading, remembered, shows_past)
+        return Decision(head, tuple(drafts), new, leading, remembered, shows_past)
 
 
 def _found(

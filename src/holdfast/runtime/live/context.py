@@ -152,8 +152,12 @@ class Contexts:
         # What was kept ends before a user message, so the last message of all is in the tail.
         list.extend(context, shape.close([payload for payload, _ in tail], None))
         if log.running is not None and not prefill and tail:
+            # Nearly always it ends with what was asked, and that is always shown.
+            asked = log.visible[-1].note
             last, _ = tail[-1]
-            if shape.note(last).role == "assistant":
+            if not (asked.plain and asked.role == "user") and (
+                shape.note(last).role == "assistant"
+            ):
                 context._go_on(shape.say("user", CONTINUE))
         return context
 

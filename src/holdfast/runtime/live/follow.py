@@ -5,13 +5,13 @@
     events    1   2   3   "Hel"    "lo"    4, text ""
 
 A follower knows the last entry it has seen and, for each message still being spoken, how many
-characters of it. A chunk gives the characters beyond those; the finished message gives what is
-still missing of it. So it does not matter whether a message was followed as chunks, met when it was
-finished, or half and half over a reconnection: joined by message id, the texts are the message,
-once. Each pass reads entries before journal rows, and leaves rows of a turn whose start it has not
-seen yet for the next pass, so events come in an order that makes sense. The journal still holds
-rows of turns that are over: a turn begins after the one before it has ended, with all that it said
-in the log.
+characters of it (in UTF-16 units: an emoji may come in two halves). A chunk gives those beyond; the
+finished message gives what is still missing of it. So it does not matter whether a message was
+followed as chunks, met when it was finished, or half and half over a reconnection: joined by
+message id, the texts are the message, once. Each pass reads entries before journal rows, and leaves
+rows of a turn whose start it has not seen yet for the next pass, so events come in an order that
+makes sense. The journal still holds rows of turns that are over: a turn begins after the one before
+it has ended, with all that it said in the log.
 
 A follower listens all the while, also while it reads, so nothing that an engine tells is missed.
 What engines are not told of (`Engine.look_s`) is found by looking.
@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.domain import cursor as cursors
-from holdfast.domain.chunk import shown, unpack
+from holdfast.domain.chunk import beyond, shown, units, unpack
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.engine.protocol import JournalRow
@@ -67,6 +67,8 @@ class Follower:
         # Cursors hold no journal position: rows may be gone when a reader comes back.
         self._position = 0
         self.over = False
+        self.behind = True
+        """Whether the last step has left something for the next one."""
         self._turn = self._latest_turn(start.seq)
 
     def _latest_turn(self, seq: int) -> int:
@@ -91,6 +93,7 @@ class Follower:
         """What has happened since the last step; nothing when there is no news."""
         events: list[Event] = []
         engine, id = self._session.engine, self._session.id
+        self.behind = True
         for entry in self._session.page(self._seq, PAGE):
             events.append(self._entry(entry))
         # More entries may follow, and they come before what the journal holds.
@@ -108,6 +111,7 @@ class Follower:
             # A whole page may be of turns that are over. No events would mean no news,
             # and the follower would wait though there are rows to read.
             if events or len(rows) < PAGE:
+                self.behind = len(rows) == PAGE
                 return events
 
     def _entry(self, entry: Entry) -> Event:
@@ -126,7 +130,7 @@ class Follower:
         known = max(self._seen.pop(name, 0), self._promised.pop(name, 0))
         self._finished.add(entry.id)
         entry, text = _said(entry)
-        return Event(self._cursor(), "entry", entry, name, text[known:])
+        return Event(self._cursor(), "entry", entry, name, beyond(text, known))
 
     def _chunk(self, row: JournalRow) -> Event | None:
         if row.turn < self._turn or row.message in self._finished:
@@ -134,20 +138,23 @@ class Follower:
         name = row.message.hex()
         text = _chunk_of(row)
         before = self._seen.get(name, 0)
-        self._seen[name] = before + len(text)
-        already = max(0, self._promised.get(name, 0) - before)
+        self._seen[name] = before + units(text)
+        text = beyond(text, self._promised.get(name, 0) - before)
         # A promise is kept until it is passed: a cursor given out before that must not
         # fall behind the one it was resumed from.
-        if not text[already:]:
+        if not text:
             return None
         self._promised.pop(name, None)
-        return Event(self._cursor(), "chunk", None, name, text[already:])
+        return Event(self._cursor(), "chunk", None, name, text)
 
     def _cursor(self) -> str:
         seen = dict(self._promised)
         for name, count in self._seen.items():
             seen[name] = max(count, seen.get(name, 0))
-        return cursors.write(Cursor(self._session.id, self._seq, seen))
+        # In order: two followers at one place have the same cursor.
+        return cursors.write(
+            Cursor(self._session.id, self._seq, dict(sorted(seen.items())))
+        )
 
 
 def _said(entry: Entry) -> tuple[Entry, str]:

@@ -18,7 +18,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from holdfast.engine.wake_signal import Signal
-from holdfast.errors import HoldfastError
 from holdfast.runtime.live.leases import Leases
 from holdfast.runtime.plans.deadline import Deadline
 from holdfast.runtime.plans.plan import run
@@ -213,7 +212,10 @@ class LeaseKeeper:
 
     def wake(self) -> None:
         """Has a round made at once."""
-        self._news.put(None)
+        # By its own thread it is asked in the middle of one: a turn that can't be ended would be
+        # tried again without a pause.
+        if threading.current_thread() is not self._thread:
+            self._news.put(None)
 
     def take_left(self, session: str, turn: int | None) -> KeptTurn | None:
         """The turn, if it was left so; whoever takes it sees to its end."""
@@ -229,7 +231,9 @@ class LeaseKeeper:
             for session, number in list(self._left):
                 turn = self.take_left(session, number)
                 if turn is not None:
-                    with suppress(HoldfastError):
+                    # Any exception: what is wrong with one session must not keep the others from
+                    # being looked after. It is on the list again, if it has not ended.
+                    with suppress(Exception):
                         run(turn.leave_again())
                 self._works += 1
 
@@ -309,19 +313,22 @@ class LeaseKeeper:
             turn = tie()
             if turn is None or due > now:
                 continue
-            if turn.renew():
-                # It may have ended meanwhile, and must not be put back.
-                if key in self._turns:
-                    self._turns[key] = (tie, now + turn.lease_s / 3)
-            else:
+            goes_on = True
+            with suppress(Exception):  # asked for again when it is due next
+                goes_on = turn.renew()
+            if not goes_on:
                 self._turns.pop(key, None)
+            # It may have ended meanwhile, and must not be put back.
+            elif key in self._turns:
+                self._turns[key] = (tie, now + turn.lease_s / 3)
             del turn
 
     def _take_over(self) -> None:
         """Treats turns that nobody will ever go on with as left by their owners."""
         for turn in self.held():
-            if turn.is_deserted:
-                turn.desert()
+            with suppress(Exception):  # the next round looks again
+                if turn.is_deserted:
+                    turn.desert()
 
     @property
     def works(self) -> int:

@@ -40,7 +40,7 @@ class Message:
     `payload` is exactly what was stored, in `format`; None when it is erased or damaged, and `text`
     says so then. `at` is in milliseconds since 1970; `event_id` and `reply_to` are those it came in
     with. One that a turn took from another session has no `event_id` here: it is known there.
-    `finish` is why the model stopped, as the provider said it.
+    `finish` is why the model stopped, as the provider said it. `labels` are a copy of its own.
     """
 
     id: str
@@ -74,7 +74,8 @@ class Message:
         self.role = seen.note.role
         self.format = seen.note.format
         self.late = seen.note.late
-        self.labels = labels or {}
+        # The values are those of a handle's cache, and a reader may change what it is given.
+        self.labels = _copied(dict(labels)) if labels else {}
         self.event_id = seen.note.event
         self.reply_to = seen.note.reply_to
         self.finish = seen.note.finish
@@ -157,6 +158,15 @@ def stored_payload(message: Message) -> bytes | None:
 def unreadable(seq: int) -> str:
     """What is shown in the place of an entry that can't be read."""
     return f"[Entry {seq} can't be read: it is damaged in the store.]"
+
+
+def _copied(value: Any) -> Any:
+    """JSON data, copied as deep as it goes."""
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_copied(item) for item in value]
+    return value
 
 
 def _cut(text: str, length: int) -> str:

@@ -7,7 +7,7 @@ costs its next turn only what is new.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -48,6 +48,15 @@ T = TypeVar("T")
 PAGE = 2000
 
 
+class Kinds(NamedTuple):
+    """What a store makes its sessions and turns of, chosen when it is opened: `SessionLog` and
+    `RunningTurn`, or those that are traced.
+    """
+
+    log: Callable[..., "SessionLog"]
+    turn: Callable[..., Any]
+
+
 class SessionLog:
     """One session of one store."""
 
@@ -58,11 +67,13 @@ class SessionLog:
         keeper: LeaseKeeper,
         lineages: Lineages,
         state: SessionState,
+        kinds: Kinds,
     ) -> None:
         self.engine = engine
         self.world = world
         self.keeper = keeper
         self.lineages = lineages
+        self.kinds = kinds
         self.id = state.id
         self.tenant = state.tenant
         self.key = state.key
@@ -82,7 +93,9 @@ class SessionLog:
 
     def other(self, state: SessionState) -> "SessionLog":
         """The log of another session of the same store."""
-        return SessionLog(self.engine, self.world, self.keeper, self.lineages, state)
+        return self.kinds.log(
+            self.engine, self.world, self.keeper, self.lineages, state, self.kinds
+        )
 
     @property
     def contexts(self) -> Contexts:
@@ -208,7 +221,7 @@ class SessionLog:
         if not known.begun:
             self._begin(known)
         while page := self.page(known.log.head):
-            if is_warm and any(entry.kind == "blanked" for entry in page):
+            if is_warm and "blanked" in [entry.kind for entry in page]:
                 # What was read before may have lost its words since (I-21).
                 known = self._derived = Derived()
                 self._begin(known)
@@ -228,7 +241,7 @@ class SessionLog:
         if len(page) == PAGE or page[-1].seq <= self.origin:
             return False
         # An engine ends a page early when its payloads are large.
-        return sum(len(entry.body) for entry in page) < PAGE_BYTES_MAX
+        return sum([len(entry.body) for entry in page]) < PAGE_BYTES_MAX
 
     def _forget_what_was_erased(self) -> None:
         """A fork loses what any of those that it shares its past with has lost, though it was read
@@ -276,11 +289,16 @@ class SessionLog:
     def _begin(self, known: Derived) -> None:
         """A load begins with the last compaction, not with the history."""
         summary = self._entry(self._base())
-        # A summary that can't be read is a placeholder by now: then all of the history is shown.
+        # One that is not there, or a placeholder by now because it can't be read: then all of the
+        # history is shown.
         if summary is None or summary.kind != "compaction":
             known.begin()
             return
         note = note_of("compaction", summary.note)
+        # What it says was damaged: nothing begins behind its own summary.
+        if not 0 < note.since <= summary.seq:
+            known.begin()
+            return
         prompt = self._entry(note.instructions)
         instructions = None
         if prompt is not None and prompt.kind == "instructions" and prompt.body:
@@ -288,8 +306,9 @@ class SessionLog:
         known.begin(note, instructions)
 
     def _entry(self, seq: int) -> Entry | None:
-        """The entry with this seq; None for 0, which no entry has."""
-        return self.page(seq - 1, 1)[0] if seq else None
+        """The entry with this seq; None when there is none."""
+        page = self.page(seq - 1, 1) if seq > 0 else []
+        return page[0] if page and page[0].seq == seq else None
 
     def _base(self) -> int:
         """The seq of the last compaction, this session's own or one that it shares; 0 when there is
@@ -310,7 +329,8 @@ class SessionLog:
         return self._located(lambda: self._context(format, prefill))
 
     def _context(self, format: str, prefill: bool) -> Context:
-        log = self.log()
+        # Not by `log`: whoever calls this has the lock, and locates what can't be read.
+        log = self._up_to_date()
         context = self.contexts.make(log, format, prefill=prefill)
         self.learned = log.head
         return context
@@ -380,15 +400,20 @@ class SessionLog:
             note = note_of("message", entry.note)
         return replace(message, note=note, body=entry.body)
 
-    def again(self, id: bytes) -> Draft | None:
-        """A message of this session, to be stored in the one that follows it; None when it no
-        longer waits here.
+    def again(self, ids: Sequence[bytes]) -> list[Draft] | None:
+        """Messages of this session, to be stored in the one that follows it; None when one of them
+        no longer waits here.
         """
-        found = self._by_id().get(id.hex())
-        if found is None:
-            return None
-        # Under its own id: it is the same message wherever resets carry it (I-2).
-        return Draft("message", None, id, found.at, noted(found.note), found.body)
+        stored = self._by_id()
+        drafts = []
+        for id in ids:
+            found = stored.get(id.hex())
+            if found is None:
+                return None
+            # Under its own id: it is the same message wherever resets carry it (I-2).
+            note = noted(found.note)
+            drafts.append(Draft("message", None, id, found.at, note, found.body))
+        return drafts
 
     def state(self) -> SessionState:
         state = self.engine.state(self.id)

@@ -5,7 +5,6 @@ costs only what is new.
 """
 
 from collections.abc import Iterable
-from copy import copy
 from typing import Any
 
 import msgspec
@@ -84,7 +83,9 @@ def info(session: SessionLog, state: SessionState) -> SessionInfo:
     # One at a time, and on a copy: what is interrupted, or meets an entry that can't be
     # read, must not leave a page half counted.
     with session.lock:
-        sums = _added_up(session, copy(session.sums or RunningTotals()))
+        sums = _added_up(
+            session, msgspec.structs.replace(session.sums or RunningTotals())
+        )
         session.sums = sums
     return SessionInfo(
         id=session.id,

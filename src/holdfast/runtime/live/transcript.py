@@ -239,11 +239,11 @@ def _message(
     id = entry.id.hex()
     turn = entry.turn if entry.turn is not None else takers.get(id)
     seen = StoredMessage(id, entry.seq, turn, note, entry.body, False, (), entry.at)
-    known = {} if note.erased else labels.get(id, {})
+    known = None if note.erased else labels.get(id)
     return Message(
         seen,
         turn=session.turn_name(turn),
         pending=note.inbox and id in waiting,
         elsewhere=elsewhere,
-        labels={**known},
+        labels=known,
     )

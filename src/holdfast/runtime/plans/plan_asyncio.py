@@ -217,7 +217,7 @@ async def _landed(ticket: Ticket, deadline: Deadline | None) -> Any:
 async def _heard(news: News, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     here = asyncio.Event()
-    news.then = lambda: _tell(loop, here.set)
+    news.then = partial(_news_for(loop).tell, here)
     try:
         # looked at after saying how to tell: one of the two sees the other
         if not news.told.is_set():
@@ -234,6 +234,45 @@ def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
     # The loop was closed meanwhile: nobody is left to tell.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)
+
+
+class _BatchNews:
+    """Brings news to an event loop, with one wake-up for all that come before it looks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._told: deque[asyncio.Event] = deque()
+        self._is_called = False
+
+    def tell(self, here: asyncio.Event) -> None:
+        """From any thread."""
+        self._told.append(here)
+        if not self._is_called:
+            self._is_called = True
+            try:
+                _tell(self._loop, self._drain)
+            except BaseException:
+                self._is_called = False
+                raise
+
+    def _drain(self) -> None:
+        # First: what is told from now on may not be seen any more.
+        self._is_called = False
+        try:
+            while self._told:
+                self._told.popleft().set()
+        except BaseException:
+            self._loop.call_soon(self._drain)
+            raise
+
+
+def _news_for(loop: asyncio.AbstractEventLoop) -> _BatchNews:
+    # Kept by the loop itself, as answers are.
+    news = getattr(loop, "_holdfast_news", None)
+    if news is None:
+        news = _BatchNews(loop)
+        loop._holdfast_news = news  # type: ignore[attr-defined]
+    return news
 
 
 class _BatchAnswers:

@@ -4,7 +4,7 @@ A fork needs the session whose past it shares, and a session of a key the one th
 before. Nearly all need nothing: of them only the names are kept.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 
@@ -31,10 +31,19 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 
 
 class Order:
-    """All sessions of these tenants, as they are found when it is made."""
+    """All sessions of these tenants, as they are found when it is made; and of `others`, which no
+    list may have, by their ids. `mended` says what a session is as it is copied.
+    """
 
-    def __init__(self, engine: Engine, tenants: list[str]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        tenants: list[str],
+        others: Iterable[str] = (),
+        mended: Callable[[SessionState], SessionState] = lambda state: state,
+    ) -> None:
         self._engine = engine
+        self._mended = mended
         self._free: dict[str, None] = {}
         self.bound: dict[str, Bound] = {}
         self.broken: dict[str, str] = {}
@@ -45,6 +54,10 @@ class Order:
                 # A session that had news meanwhile has moved to the front of the list, and may have
                 # been passed by.
                 pass
+        for id in others:
+            state = None if self._has(id) else engine.state(id)
+            if state is not None and state.tenant in tenants:
+                self._add(state)
 
     @property
     def sessions(self) -> int:
@@ -78,6 +91,9 @@ class Order:
             self.broken.setdefault(id, "it needs a session that needs it")
         yield list(left)
 
+    def _has(self, id: str) -> bool:
+        return id in self._free or id in self.bound
+
     def _find(self, tenant: str) -> bool:
         """Reads the list of sessions until a page of it brings nothing new; whether the first one
         did.
@@ -86,7 +102,7 @@ class Order:
         while states := self._engine.sessions(tenant, before=before, limit=PAGE):
             known = self.sessions
             for state in states:
-                if state.id not in self._free and state.id not in self.bound:
+                if not self._has(state.id):
                     self._add(state)
             if self.sessions == known:
                 return before is not None
@@ -94,6 +110,7 @@ class Order:
         return before is not None
 
     def _add(self, state: SessionState) -> None:
+        state = self._mended(state)
         self.entries += state.head - state.origin
         # It shares no past, and is the first of its key.
         if state.origin == 0 and (state.key is None or state.epoch == 1):
@@ -113,6 +130,11 @@ class Order:
         except (Damaged, ValueError):
             name = state.parent
         parent = owned(self._engine, state.tenant, name)
-        if parent is None or parent.head < state.origin:
+        if parent is None or not self._goes_to(parent, state.origin):
             self.broken[state.id] = PARENT_MISSING
         return parent.id if parent is not None else None
+
+    def _goes_to(self, parent: SessionState, seq: int) -> bool:
+        if parent.head < seq and hasattr(self._engine, "last_place"):
+            return bool(self._engine.last_place(parent) >= seq)
+        return parent.head >= seq

@@ -236,7 +236,8 @@ class _Passage:
         return Laid(
             # The number of the turn that is running is given out again by the target.
             fence=state.fence if state.turn is None else state.turn - 1,
-            active_at=state.active_at,
+            # A time that is damaged reads as none.
+            active_at=state.active_at or state.last_at,
             base=state.base if state.base <= self.cut else 0,
             ended=flags is not None and flags.ended,
             erased=flags is not None and flags.erased,

@@ -11,8 +11,10 @@ from contextlib import ExitStack, closing, suppress
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
-from holdfast.engine.address import is_postgres, shown
+from holdfast.domain.entry import note_of
+from holdfast.engine.address import is_postgres, is_remote, shown
 from holdfast.engine.open import is_writable
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.engine.reads import MISLED
@@ -37,12 +39,14 @@ from holdfast.runtime.turns.recovery import settle_if_dead
 WIDTH = 64
 # So many sessions, or so much of them, are under way at once.
 BYTES_MAX = 16 << 20
+SPOILT_KEY = "its key is damaged; the target has the one that its first entry tells"
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """A session of which some entries can't be read in the source, those at these `seqs`. The
-    target has placeholders in their places, and all else of it. `problem` is what is wrong with the
-    first of them.
+    """A session of which some entries can't be read in the source as they were written, those at
+    these `seqs`. The target has placeholders in their places, and all else of it; a message that
+    only lacks a large part says so in it. `problem` is what is wrong with the first of them, or
+    with the session itself, if there are none.
     """
 
     session_id: str
@@ -98,6 +102,8 @@ def copy(
     is, and told in `Copied.differences`. In the place of an entry that can't be read comes a
     placeholder, told in `Copied.salvaged`.
     """
+    for where in (source, target):
+        _insist_on_store_itself(where)
     _insist(source)
     whose = "default" if tenant is None else tenant
     with ExitStack() as stack:
@@ -110,6 +116,16 @@ def copy(
         return _Copy(
             here, there.engine, tenants, progress or (lambda progress: None)
         ).copied()
+
+
+def _insist_on_store_itself(where: str | os.PathLike[str]) -> None:
+    """What is copied is read and laid down as it is kept, not as a server tells it."""
+    if is_remote(where):
+        raise StoreUnavailable(
+            where=shown(where),
+            problem="a copy is made of the store itself, not through a server",
+            remedy="Copy on the server's machine, from or into the store that it serves",
+        )
 
 
 def _insist(where: str | os.PathLike[str]) -> None:
@@ -137,10 +153,12 @@ class _Copy:
         self._tenants = set(tenants)
         self._tell = tell
         self._misled: dict[str, str] = {}
+        self._spoilt_keys: dict[str, str] = {}
+        ids: list[str] = []
         # A server sees to its own indexes.
-        if hasattr(here.engine, "misled"):
-            self._misled = here.engine.misled(tenants)
-        self._order = Order(here.engine, tenants)
+        if hasattr(here.engine, "roll"):
+            ids, self._misled, self._spoilt_keys = here.engine.roll(tenants)
+        self._order = Order(here.engine, tenants, ids, self._mended)
         self._done = 0
         self._advanced = 0
         self._same = 0
@@ -185,6 +203,7 @@ class _Copy:
             self._differences[id] = Difference(id, "", None, 1, MISLED)
             self._done += 1
             return
+        state = self._mended(state)
         try:
             if id in self._misled:
                 raise NotTheSameSession(state, state.origin + 1, self._misled[id])
@@ -195,7 +214,7 @@ class _Copy:
                     self._here.engine,
                     self._there,
                     state,
-                    settled=partial(_settled, self._here.session_log(state)),
+                    settled=partial(self._settled, self._here.session_log(state)),
                     advance=self._advance,
                 )
                 self._note(state, carried)
@@ -210,6 +229,22 @@ class _Copy:
             )
         self._done += 1
         self._advance(0)
+
+    def _mended(self, state: SessionState) -> SessionState:
+        """The session with a key that it can have: the one that its log tells, if its own is no
+        text any more.
+        """
+        if state.id not in self._spoilt_keys:
+            return state
+        try:
+            [opened] = self._here.engine.entries(state.id, after=state.origin, limit=1)
+            key = note_of("opened", opened.note).key
+        except (Damaged, ValueError):
+            key = self._spoilt_keys[state.id]
+        return replace(state, key=key)
+
+    def _settled(self, log: SessionLog, state: SessionState | None) -> SessionState:
+        return self._mended(_settled(log, state))
 
     def _is_ready(self, state: SessionState) -> bool:
         """Whether what a session needs is in the target; a past that is in a turn that is running
@@ -251,9 +286,11 @@ class _Copy:
         self._digest = summed(self._digest, carried.digest)
         if carried.in_use:
             self._in_use.append(carried.session_id)
-        if carried.lost:
-            seqs = tuple(sorted(carried.lost))
-            problem = carried.lost[seqs[0]]
+        seqs = tuple(sorted(carried.lost))
+        problem = carried.lost[seqs[0]] if seqs else None
+        if problem is None and state.id in self._spoilt_keys:
+            problem = SPOILT_KEY
+        if problem is not None:
             self._salvaged.append(
                 Salvaged(state.id, state.tenant, state.key, seqs, problem)
             )

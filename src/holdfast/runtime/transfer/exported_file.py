@@ -29,6 +29,8 @@ from holdfast.runtime.transfer.vet import (
 
 VERSION = 1
 PAGE = 500
+EXPORT = "export"
+"""What is damaged, in the error for a file that can't be what was written out."""
 REMEDY = (
     "nothing of it was imported: take another copy of the file, or write it again with "
     "`holdfast export`"
@@ -145,7 +147,7 @@ def owed_reply(line: OwedLine, session: str) -> OwedReply:
 
 def damaged(where: str, problem: str) -> Damaged:
     """The error for a file of which nothing was imported."""
-    return Damaged(what="export", where=where, problem=problem, remedy=REMEDY)
+    return Damaged(what=EXPORT, where=where, problem=problem, remedy=REMEDY)
 
 
 def vet_file(path: Path) -> LogFacts:

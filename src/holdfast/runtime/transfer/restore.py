@@ -137,9 +137,12 @@ class _Restoring:
             return map(self._ids.named_here, written())
 
         known = owned(self._engine, self._tenant, self._id)
-        if known is not None and known.erased and not self._facts.erased:
+        if known is not None and known.erased:
+            # Erased on both sides, it has two ends that differ and no words: nothing is to be done.
             self._done.notes.append(
                 f"session `{self._id}` was erased here: it was not brought back"
+                if not self._facts.erased
+                else f"session `{self._id}` was erased here as well as where it comes from"
             )
             return self._done
         opening = self._opening(known, entries)
@@ -170,7 +173,7 @@ class _Restoring:
         else:
             key, epoch = known.key, known.epoch
             self._origin = known.origin
-            self._erases = self._facts.erased and not known.erased
+            self._erases = self._facts.erased
             self._fence_here = known.fence
             # One that is held by anybody else is told by the guard of the first write.
             if known.holder == HOLDER:

@@ -3,7 +3,8 @@ read (I-25).
 
 A placeholder has the seq of the entry, and says what a reader of the source is shown in its place.
 The same damage gives the same placeholder, so copying again finds it where the first copy put it.
-An entry that is missing has one too.
+An entry that is missing has one too, and one with a large part that was altered since: its words
+would be taken for those that were said.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from holdfast.domain.entry import Entry, Opened, noted
 from holdfast.domain.origin import entry_name
 from holdfast.engine.protocol import Engine, SessionState
+from holdfast.engine.store_info import BrokenPart
 from holdfast.errors import Damaged
 from holdfast.runtime.live.damage import placeholder
 from holdfast.runtime.transfer import compare_logs
@@ -30,12 +32,18 @@ class Salvage:
         self._engine = engine
         self._state = state
         self._at = state.opened_at
+        self._broken: dict[int, BrokenPart] = {}
         self.lost: dict[int, str] = {}
 
     def pages(self) -> Iterator[Page]:
         """All of them, page by page: each entry, or what stands in its place."""
         self._insist_on_a_length()
         after, head = self._state.origin, self._state.head
+        # A server keeps its rows from harm by itself.
+        if hasattr(self._engine, "last_place"):
+            head = self._engine.last_place(self._state)
+        if hasattr(self._engine, "broken_parts"):
+            self._broken = self._engine.broken_parts(self._state.id)
         while after < head:
             upto = min(after + compare_logs.PAGE, head)
             found = self._found(after, upto)
@@ -86,12 +94,24 @@ class Salvage:
             if entry is None:
                 raise Damaged(where="an entry", problem="there is no such entry")
             vet_entry(entry)
+            self._vet_parts(seq)
         except Damaged as error:
             self.lost.setdefault(seq, error.problem)
             entry = self._instead(seq, entry)
         # The time of the entry before is the best guess for one without a time.
         self._at = entry.at
         return entry
+
+    def _vet_parts(self, seq: int) -> None:
+        """`Damaged` for words that are not those that were said. Where some are missing the entry
+        itself says so.
+        """
+        broken = self._broken.get(seq)
+        if broken == "altered":
+            problem = "a large part of it is not what it was stored as"
+            raise Damaged(where="an entry", problem=problem)
+        if broken is not None:
+            self.lost[seq] = "a large part of it is missing"
 
     def _instead(self, seq: int, entry: Entry | None) -> Entry:
         """The placeholder. What of an entry's own names and numbers can't be one is that of its

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.domain.entry import KINDS, NOTES, Edit, Entry, note_of
+from holdfast.domain.ids import is_session_id
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.references import messages_named
 from holdfast.domain.message import USUAL_FORMAT, freeze, thaw
@@ -28,7 +29,6 @@ COUNT_MAX = 2**53
 TIME_MAX = 2**48 - 1
 # Characters of a key or an address.
 NAME_MAX = 100_000
-_SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGE = re.compile(r"[0-9a-f]{32}")
 _TURN = re.compile(r"[0-9a-f-]{36}:[1-9][0-9]{0,18}")
 _UNCOUNTABLE = "it counts beyond what can be counted"
@@ -99,7 +99,7 @@ def vet_debt(debt: OwedReply) -> None:
 
 def vet_session_id(id: Any) -> None:
     _insist(
-        isinstance(id, str) and bool(_SESSION.fullmatch(id)),
+        is_session_id(id),
         f"{id!r:.60} is not the id of a session",
     )
 

@@ -6,9 +6,9 @@ if not. A message rebuilt from the journal after a crash is folded by the same c
 
 Shown words outlive whatever a provider sends. A chunk that its format can't read is kept in the
 journal as it came, and the stream goes on; one that can be no chunk at all is refused where a
-stream begins with it. A message that can't be put together is stored as its
-text was shown, marked partial, in the neutral format, with all that the journal holds of it in a
-part of type `unread`.
+stream begins with it. A message that can't be put together, or only with other words than were
+shown, is stored as its text was shown, marked partial, in the neutral format, with all that the
+journal holds of it in a part of type `unread`.
 """
 
 import threading
@@ -21,7 +21,9 @@ from holdfast.domain.arguments import kind_of
 from holdfast.domain.chunk import (
     Delta,
     characters,
+    joined,
     pack,
+    placed,
     raw,
     shown,
     sound,
@@ -38,6 +40,8 @@ from holdfast.formats.text import TextAssembly
 from holdfast.runtime.live.message import parts_of, shown_text_of
 
 UNREAD = "unread"
+# After every place that a format gives out.
+_REST = 1 << 62
 _NO_CHUNK = (str, bytes, bytearray, int, float)
 
 
@@ -58,6 +62,8 @@ class Stream:
         self.format, self._into = format, into
         self._assembly = _assembly(format, into)
         self._rows = self._shown = 0
+        # What was handed on, in pieces: the message has to say exactly this.
+        self._handed_on: list[str] = []
         self.unread = False
         """Whether something of it could not be read."""
         self.in_doubt = False
@@ -101,6 +107,7 @@ class Stream:
             return None, ""
         try:
             self._assembly.fold(deltas)
+            deltas += self._rest(deltas)
             text, body = shown(deltas), self._pack(deltas)
         # What it says is shown and stored all the same; a provider may send anything.
         except Exception:
@@ -109,8 +116,30 @@ class Stream:
             text, body = shown(deltas), self._pack(deltas)
         row = Chunk(self.id, self._rows, body)
         self._rows += 1
-        self._shown += characters(text)
+        self._hand_on(text)
         return row, text
+
+    def _hand_on(self, text: str) -> None:
+        if text:
+            self._handed_on.append(text)
+            self._shown += characters(text)
+
+    def _rest(self, deltas: list[Delta]) -> list[Delta]:
+        """What a message says in its final form after all that was shown of it. Where the two
+        differ before that, there is no rest: the message will be stored as it was shown.
+        """
+        if not any(kind == "done" and value for kind, _, value in deltas):
+            return []
+        spoken = self._assembly.message()
+        if spoken is None:
+            return []
+        before = joined("".join(self._handed_on) + shown(deltas))
+        said = shown_text_of(parts_of(spoken.note, spoken.body))
+        if len(said) == len(before) or not said.startswith(before):
+            return []
+        rest: list[Delta] = [("text", _REST, said[len(before) :])]
+        self._assembly.fold(rest)
+        return rest
 
     def _read(self, chunks: Iterable[Any]) -> list[Delta]:
         take = self._assembly.take
@@ -122,7 +151,7 @@ class Stream:
                 self.check(chunk)
             try:
                 self.check(chunk)
-                deltas += take(chunk)
+                deltas += placed(take(chunk))
             except Exception as error:
                 if self.format == "text" and isinstance(error, InvalidMessage):
                     # these are no words: the caller has named the wrong format, and it says so
@@ -154,7 +183,7 @@ class Stream:
     def fold(self, deltas: Sequence[Delta]) -> None:
         """Adds deltas that were read back from the journal."""
         self._assembly.fold(deltas)
-        self._shown += characters(shown(deltas))
+        self._hand_on(shown(deltas))
         self.unread = self.unread or any(delta[0] == "raw" for delta in deltas)
 
     def finish(self) -> None:
@@ -170,18 +199,18 @@ class Stream:
 
     def message(self) -> Spoken | None:
         """The message, marked partial unless it is complete. Any exception tells that it can't be
-        put together, or only with less than was shown; `as_shown` makes one then.
+        put together, or only with other words than were shown; `as_shown` makes one then.
         """
         if self.unread:
             raise UnreadableStream
         spoken = self._assembly.message()
-        said = 0 if spoken is None else self._shown
-        # Of plain text, what was shown is all there is: nothing can be missing.
+        said = ""
+        # Of plain text, what was shown is all there is.
         if spoken is not None and self.format != "text":
             # What is written can be read back (I-25).
             note_of("message", noted(spoken.note))
-            said = characters(shown_text_of(parts_of(spoken.note, spoken.body)))
-        if said < self._shown:
+            said = shown_text_of(parts_of(spoken.note, spoken.body))
+        if self.format != "text" and said != joined("".join(self._handed_on)):
             raise UnreadableStream
         if (
             spoken is not None

@@ -12,19 +12,17 @@ from functools import partial
 import msgspec
 
 from holdfast.domain.arguments import Checked
-from holdfast.domain.entry import Posted
+from holdfast.domain.entry import Posted, legible_note
 from holdfast.domain.ids import turn_id
-from holdfast.domain.log.fold import Log
-from holdfast.domain.turn import TurnRecord
 from holdfast.engine.protocol import OutboxClaim, OwedReply, Refused, Ticket, Write
 from holdfast.errors import Conflict, NotFound
 from holdfast.runtime.border import bordered
 from holdfast.runtime.clock import mint
-from holdfast.runtime.live.message import parts_of, shown_text_of
 from holdfast.runtime.live.session_log import PAGE, SessionLog
 from holdfast.runtime.live.tenancy import owned
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
+from holdfast.runtime.turns.said_text import said_in
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -153,27 +151,6 @@ class Owed:
         )
 
 
-def said_in(session: SessionLog, log: Log, turn: int) -> str:
-    """What a turn has said that stands and that it has not confirmed itself."""
-    with session.lock:
-        record = log.turns.get(turn) or TurnRecord(turn)
-        stands = []
-        for seen in log.of_turn(turn):
-            if seen.seq > record.sent_seq and seen.id not in log.retracted:
-                stands.append(seen)
-    said = [seen for seen in stands if seen.note.role == "assistant"]
-    # it may have been the answer
-    said = said or [seen for seen in stands if seen.note.origin == "unreadable"]
-    whole = [session.with_payload(seen) for seen in said]
-    texts = []
-    for seen in whole:
-        text = shown_text_of(parts_of(seen.note, seen.body))
-        left = record.not_arrived(seen.id, text)
-        if left.strip():
-            texts.append(left)
-    return "\n\n".join(texts)
-
-
 def owed(session: SessionLog, debt: OwedReply) -> OwedWork:
     """A debt with the words that are owed. In the place of those that can't be read stands that
     they can't: a reply that is owed is never left out in silence (I-23, I-25).
@@ -210,13 +187,13 @@ def _was_owed(session: SessionLog, reply: bytes) -> bool:
     nobody knows.
     """
     state = session.state()
-    named = b'"owed":"%s"' % reply.hex().encode()
     # From the end: who asks again has mostly asked just now.
     seq = state.origin if state.erased else state.head
     while seq > state.origin:
         after = max(state.origin, seq - PAGE)
         for entry in session.page(after, seq - after, bodies=False):
-            if entry.kind == "post" and named in entry.note:
+            note = legible_note(entry) if entry.kind == "post" else None
+            if note is not None and note.owed == reply.hex():
                 return True
         seq = after
     return state.erased

@@ -210,8 +210,10 @@ def _last_write(
         session.id,
         drafts=tuple(drafts),
         fence=state.fence + 1,
-        # All that it was made from: a server that was replaced may have less of it.
-        head=head,
+        # All that it was made from: a server that was replaced may have less of it. With nothing to
+        # store and nothing to give back, more could not change that: then it is not refused for
+        # what arrives.
+        head=head if drafts or admits else None,
         position=rows[-1].position if rows else state.journal,
         finish=True,
         ended_too=True,

@@ -44,8 +44,8 @@ from holdfast.runtime.turns.message_stream import (
     as_shown,
     rebuilt,
 )
-from holdfast.runtime.turns.outbox import said_in
 from holdfast.runtime.turns.recovery import TurnClaim, journal
+from holdfast.runtime.turns.said_text import said_in
 from holdfast.runtime.turns.turn_owner import DESERTED, Hold, current_loop
 
 

@@ -230,7 +230,7 @@ def commit_start(
     commit and the turn in its hands, the keeper finds out whether it was started, and lets go of
     it.
     """
-    work = RunningTurn(
+    work: RunningTurn = session.kinds.turn(
         session,
         holder=wish.waiter,
         format=wish.format,

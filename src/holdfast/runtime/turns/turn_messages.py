@@ -19,7 +19,7 @@ from holdfast.errors import TurnInterrupted
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import speak
-from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.plans.plan import Plan, Read, read, wait_for
 from holdfast.runtime.turns.bring import bring, not_waiting
 from holdfast.runtime.turns.end_turn import COMPLETED
 from holdfast.runtime.turns.outbox import OwedWork
@@ -32,7 +32,8 @@ def context(
     """What the model sees now, with what the turn's left streams have said."""
     yield from turn.close_left()
     shape = format or turn.format
-    return (yield from read(lambda: turn.session.context(shape, prefill=prefill)))
+    context: Context = yield Read(lambda: turn.session.context(shape, prefill=prefill))
+    return context
 
 
 def say(turn: RunningTurn, text: str) -> Plan[str]:

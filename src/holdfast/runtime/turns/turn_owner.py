@@ -34,8 +34,7 @@ class Hold:
 
     def __init__(self, session: str, number: int) -> None:
         self.in_block = False
-        self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Tasks that read for it: its holder waits for what they give."""
+        self._readers: tuple[weakref.ref[Any], ...] = ()
         self.take()
         _held[session, number] = weakref.ref(self)
         if len(_held) > _held_max:
@@ -53,6 +52,17 @@ class Hold:
         if task is not None and self not in _inherited():
             alive = [each for each in _around.get() if each() is not None]
             _around.set((*alive, weakref.ref(self)))
+
+    def lend(self, task: Any) -> None:
+        """This task reads for the turn: its holder waits for what it gives."""
+        # References that call nothing back, as those to turns.
+        alive = (each for each in self._readers if each() is not None)
+        self._readers = (*alive, weakref.ref(task))
+
+    def is_lent_here(self) -> bool:
+        """Whether the calling task reads for the turn."""
+        task = _task()
+        return task is not None and any(each() is task for each in self._readers)
 
     def is_here(self) -> bool:
         """Whether the calling thread or task holds the turn."""
@@ -85,7 +95,7 @@ def is_held_here(session: str, number: int) -> bool:
     for the turn's end, it waits for ever.
     """
     hold = _hold_of(session, number)
-    return hold is not None and (hold.is_here() or _task() in hold.readers)
+    return hold is not None and (hold.is_here() or hold.is_lent_here())
 
 
 def is_around(session: str, number: int) -> bool:

@@ -17,7 +17,11 @@ from holdfast.adapters.openviking.server.sessions.directory import Directory, Re
 from holdfast.errors import BadArgument
 from holdfast.runtime.clock import World
 from holdfast.runtime.open_store import OpenStore, open_at
-from holdfast.server.serving.listening import address_of, is_loopback, listening
+from holdfast.server.serving.listening import (
+    address_of,
+    insist_on_loopback,
+    listening,
+)
 
 HOST, PORT = "127.0.0.1", 1933
 """Where OpenViking's own server listens, and its clients look, unless told otherwise."""
@@ -43,9 +47,7 @@ def serve(
 
     Without `tokens`, a fresh one is made; an address that other machines can reach needs some.
     """
-    if tokens is None and not is_loopback(host):
-        takes = "a loopback address, unless there is a file of tokens"
-        raise BadArgument(parameter="host", takes=takes, given=host)
+    insist_on_loopback(host, tokens)
     store = open_at(where, tenant=tenant)
     # Closed however this ends: others may be waiting for its locks.
     try:

@@ -48,13 +48,14 @@ def _unreadable_rows(case: GooseCase) -> Mended:
     changes = []
     for row in case.rows:
         if row.problem:
-            after = "a placeholder, hidden from the model"
-            changes.append(change(case, unreadable_record, row, row.problem, after))
             # What can be read of it is kept: its time alone may be no time.
+            after = "kept, with the time of the row before"
+            healed = row
             if row.content is None:
-                row = _placeholder(row)
-            row = _in_time(row, rows, case.rows)
-            row = replace(marked(row, unreadable=True), problem="")
+                after = "a placeholder, hidden from the model"
+                healed = marked(_placeholder(row), unreadable=True)
+            changes.append(change(case, unreadable_record, row, row.problem, after))
+            row = replace(_in_time(healed, rows, case.rows), problem="")
         rows.append(row)
     return with_rows(case, rows), changes
 
@@ -130,10 +131,12 @@ def millisecond_timestamps(case: GooseCase) -> Mended:
                 change(case, millisecond_timestamps, row, str(created), str(seconds))
             )
             row = replace(row, created=seconds)
-        last = max(last, row.created or 0)
-        rows.append(row)
-    rows.sort(key=lambda row: (row.created or 0, row.number))
-    return with_rows(case, rows), changes
+        # One without a time stays behind the row before it.
+        when = last if row.created is None else row.created
+        last = max(last, when)
+        rows.append((when, row.number, row))
+    rows.sort(key=lambda each: each[:2])
+    return with_rows(case, [row for _, _, row in rows]), changes
 
 
 @edits_rows

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 from holdfast.engine.postgres.background.worker import BackgroundWorker
 from holdfast.engine.protocol import Commits, writes_in
-from holdfast.errors import HoldfastError
 
 QUIET_S = 0.5
 
@@ -40,7 +39,8 @@ class PostgresIndexer(BackgroundWorker):
             while self._news.is_set() and not self._closed.is_set():
                 self._news.clear()
                 self._closed.wait(QUIET_S)
-            with contextlib.suppress(HoldfastError):
+            # Any exception: what can't be indexed now, the next search tells of.
+            with contextlib.suppress(Exception):
                 self._work(self._take())
 
     def _work(self, moved: list[str]) -> None:

@@ -2,14 +2,12 @@
 sessions are UUIDs.
 """
 
-import re
-
+from holdfast.domain.ids import is_session_id
 from holdfast.errors import InvalidMessage
 
 NAME_BYTES_MAX = 1000
 """A tenant or a key is found by an index, which holds no more than so much of it."""
 
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 FIRST = "00000000-0000-0000-0000-000000000000"
 
 
@@ -42,7 +40,7 @@ def name(text: str, place: str) -> bytes:
 
 def is_id(session: str) -> bool:
     """Whether a session can have this id."""
-    return _ID.fullmatch(session) is not None
+    return is_session_id(session)
 
 
 def span(prefix: str) -> tuple[str, str] | None:

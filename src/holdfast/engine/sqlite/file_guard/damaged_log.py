@@ -11,7 +11,7 @@ import warnings
 
 import apsw
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.write_ahead_log import LogDamage, log_damage
 
 LOOKS = 3
@@ -30,7 +30,7 @@ def refuse_damaged_log(
     good, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
     if good < 0:
         return  # it has no log yet
-    damage = log_damage(path + "-wal", page_bytes=page_bytes, good=good)
+    damage = _damage(path, page_bytes=page_bytes, good=good)
     if damage is None:
         return
     if durability == "power":
@@ -51,13 +51,22 @@ def refuse_damaged_log_unlocked(path: str, *, page_bytes: int) -> None:
     """
     for _ in range(LOOKS):
         before = _stamp(path)
-        damage = log_damage(path + "-wal", page_bytes=page_bytes)
+        damage = _damage(path, page_bytes=page_bytes)
         if damage is None:
             return
         # longer than two writes can have one time
         time.sleep(PAUSE_S)
         if before == _stamp(path):
             raise _refusal(path, damage)
+
+
+def _damage(path: str, *, page_bytes: int, good: int = 0) -> LogDamage | None:
+    try:
+        return log_damage(path + "-wal", page_bytes=page_bytes, good=good)
+    except OSError as error:
+        problem = f"its write-ahead log can't be read: {error.strerror or error}"
+        remedy = "Check the files beside it, and how many this process has open, then try again"
+        raise StoreUnavailable(where=path, problem=problem, remedy=remedy) from error
 
 
 def _kept(log: str) -> str:

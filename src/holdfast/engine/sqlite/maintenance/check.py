@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast.domain.entry import note_of
+from holdfast.domain.ids import is_session_id
 from holdfast.domain.message import thaw
 from holdfast.engine.blobs import join, name_of, names_in
 from holdfast.engine.named_sql import Row
@@ -29,11 +30,11 @@ from holdfast.engine.sqlite.maintenance.damage import entries_named, spans, unre
 from holdfast.engine.sqlite.maintenance.sizes import files_of
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.sqlite.row_codec import ODD_VALUES, is_whole
+from holdfast.engine.sqlite.spoilt_texts import text_in
 from holdfast.engine.store_info import PROBLEMS_MAX, REPORT, RESTORE, Law, Problem
 from holdfast.errors import Damaged
 
 PAGES_MAX = 100
-_SESSION_ID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SESSIONS_AT_ONCE = 500
 
 
@@ -123,10 +124,6 @@ def text_or_name(id: Any, number: int) -> str:
     return f"number {number}"
 
 
-def is_session_id(id: Any) -> bool:
-    return isinstance(id, bytes) and _SESSION_ID.fullmatch(id) is not None
-
-
 # Each session.
 
 
@@ -177,20 +174,12 @@ def _sessions(reader: apsw.Connection, path: str) -> Iterator[Problem]:
 def _names(session: _CheckedSession, row: Row) -> Iterator[Problem]:
     """What no session can be called can't be asked for, either."""
     _, id, tenant, key, *_ = row
-    wrong = [] if is_session_id(id) else ["id"]
-    wrong += [
-        name for name, text in (("tenant", tenant), ("key", key)) if not _is_text(text)
-    ]
+    wrong = [] if is_session_id(text_in(id)) else ["id"]
+    wrong += [] if text_in(tenant) else ["tenant"]
+    wrong += [] if key is None or text_in(key) is not None else ["key"]
     if wrong:
         problem = f"its {' and its '.join(wrong)} can't be that of a session"
         yield _problem(session, "damaged-page", problem, "I-25", RESTORE)
-
-
-def _is_text(kept: Any) -> bool:
-    try:
-        return kept is None or bool(kept.decode()) or kept == b""
-    except (AttributeError, UnicodeDecodeError):
-        return False
 
 
 def _problem(
@@ -217,13 +206,13 @@ def _dense(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
     odd = reader.execute(UPKEEP["odd_seqs"], (session.n,)).get
     if odd:
         problem = f"the places of {odd} of its entries are no numbers"
-        yield _problem(session, "gap-in-log", problem, "I-1")
+        yield _problem(session, "gap-in-log", problem, "I-1", RESTORE)
     count, first, last = reader.execute(UPKEEP["seqs"], (session.n,)).get
     if not count:
-        yield _problem(session, "no-entries", "it has no entries", "I-1")
+        yield _problem(session, "no-entries", "it has no entries", "I-1", RESTORE)
     elif first != session.origin + 1 or last - first + 1 != count:
         problem = f"{count} entries stand at the seqs {first} to {last}, after {session.origin}"
-        yield _problem(session, "gap-in-log", problem, "I-1")
+        yield _problem(session, "gap-in-log", problem, "I-1", RESTORE)
 
 
 def _readable(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Problem]:
@@ -324,7 +313,7 @@ def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
         _last(reader, session) or 0
     ):
         problem = f"a load begins with entry {session.base}, which is not there"
-        yield _problem(session, "lost-base", problem, "I-11")
+        yield _problem(session, "lost-base", problem, "I-11", RESTORE)
     if session.origin:
         row = reader.execute(
             UPKEEP["whole_log"], (session.n, session.origin)
@@ -334,10 +323,22 @@ def _roots(reader: apsw.Connection, session: _CheckedSession) -> Iterator[Proble
             # one that can't be read is told as that
             with suppress(Damaged):
                 parent = note_of("opened", row[5]).parent
-        head = reader.execute(UPKEEP["session_head"], (parent,)).get if parent else None
-        if type(head) is not int or head < session.origin:
-            problem = f"it shares {session.origin} entries of a session that does not have them"
-            yield _problem(session, "lost-past", problem, "I-1")
+        yield from _past(reader, session, parent)
+
+
+def _past(
+    reader: apsw.Connection, session: _CheckedSession, parent: str | None
+) -> Iterator[Problem]:
+    found: Any = reader.execute(UPKEEP["past_in"], (session.n, parent)).fetchone()
+    head, is_of_tenant = found or (None, True)
+    if type(head) is not int or head < session.origin:
+        problem = (
+            f"it shares {session.origin} entries of a session that does not have them"
+        )
+        yield _problem(session, "lost-past", problem, "I-1", RESTORE)
+    elif not is_of_tenant:
+        problem = f"it shares {session.origin} entries of a session of another tenant"
+        yield _problem(session, "other-tenants", problem, "I-19", RESTORE)
 
 
 # The rest.
@@ -368,7 +369,7 @@ _STRAYS = (
         "I-8",
         place="tenant",
     ),
-    Law("lost_blobs", "the large part {1:016x} is missing", "I-14"),
+    Law("lost_blobs", "the large part {1:016x} is missing", "I-14", RESTORE),
 )
 
 

@@ -60,8 +60,8 @@ def take_out(statements: Statements, sessions: Collection[int]) -> None:
     import json  # here and below: most stores never erase
 
     gone = json.dumps(list(sessions))
-    debts = statements.run("debts_of_others", gone).fetchall()
-    chunks = statements.run("chunks_of_others", gone).fetchall()
+    debts = statements.rows("debts_of_others", gone)
+    chunks = statements.rows("chunks_of_others", gone)
     for name in ("empty_outbox", "empty_journal_a", "empty_journal_b"):
         statements.run(name)
     statements.run_many("add_debt", debts)
@@ -79,7 +79,7 @@ def blank_some(statements: Statements, session: int, notes: Notes) -> None:
     )
     left = {
         name
-        for (body,) in statements.run("skeletons", session)
+        for _, body in statements.run("skeletons", session)
         for name in names_in(body)
     }
     for (name,) in statements.run("blobs_of", session).fetchall():

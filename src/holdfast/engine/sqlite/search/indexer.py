@@ -13,9 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.engine.sqlite.search.file import Spoiled
 from holdfast.engine.wake_signal import Signal
-from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.engine.sqlite.search.index import SearchIndex
@@ -59,7 +57,8 @@ class SqliteIndexer:
             while self._news and not self._stopped:
                 self._news = False
                 self._wake.wait(QUIET_S)
-            with contextlib.suppress(HoldfastError, Spoiled):
+            # Any exception: what can't be indexed now, the next search tells of.
+            with contextlib.suppress(Exception):
                 while not self._news and not self._stopped and self._index().advance():
                     # so that a thread of the program gets the interpreter in between
                     self._wake.wait(PAUSE_S)

@@ -49,7 +49,7 @@ class AsyncDelivery(AsyncIterator[str]):
         if source is None:
             source = self._source = AsyncSource(self._chunks, work.session.world.tick)
             work.attend(stream, self, source.let_go)
-            work.hold.readers.add(source.task)
+            work.hold.lend(source.task)
         if work.ended:
             await arun(work.refuse())
         while not stream.taken_back and (batch := await source.batch()):
