@@ -112,6 +112,8 @@ MADE = {
         "tenant": "t",
         "read_only": False,
         "token": None,
+        "ca": None,
+        "tracing": None,
         "world": None,
     },
     "open_async": {
@@ -120,6 +122,8 @@ MADE = {
         "tenant": "t",
         "read_only": False,
         "token": None,
+        "ca": None,
+        "tracing": None,
         "world": None,
     },
     "copy": {"source": "a.db", "target": "b.db", "tenant": "default", "progress": None},

@@ -2,13 +2,16 @@
 
     with ByteCutter(server.port) as cutter:
         cutter.cut_next(b"/commit", after=17)      # the next answer to such a request ends there
+        cutter.cut_often(b"/engine/", after=(0, 60))   # about every third from now on, however slow they are
 
 The request has arrived by then, and was done: its client hears part of the answer, or nothing.
 `cuts` counts how often that has happened.
 """
 
+import random
 import socket
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from go_between import GoBetween
@@ -20,7 +23,7 @@ class ByteCutter(GoBetween):
     def __init__(self, port: int) -> None:
         self._target = ("127.0.0.1", port)
         self._about = b""
-        self._after: int | None = None
+        self._next: Callable[[], int | None] = _never
         self._ends: set[socket.socket] = set()
         self.cuts = 0
         super().__init__()
@@ -31,8 +34,16 @@ class ByteCutter(GoBetween):
 
     def cut_next(self, about: bytes, *, after: int) -> None:
         """The next answer to a request with these words in it is cut after so many bytes."""
+        left = [after]
         with self._gate:
-            self._about, self._after = about, after
+            self._about, self._next = about, lambda: left.pop() if left else None
+
+    def cut_often(self, about: bytes, *, after: Sequence[int]) -> None:
+        """About every third answer is cut, by lot: whatever is tried again comes through at last."""
+        lot = random.Random(7)
+        with self._gate:
+            self._about = about
+            self._next = lambda: lot.choice(after) if lot.random() < 1 / 3 else None
 
     def close(self) -> None:
         super().close()
@@ -60,10 +71,8 @@ class ByteCutter(GoBetween):
     def doomed(self, asked: bytes) -> int | None:
         """After how many bytes the answer to this is to be cut; None for all others."""
         with self._gate:
-            if self._after is None or self._about not in asked:
-                return None
-            after, self._after = self._after, None
-            self.cuts += 1
+            after = self._next() if self._about in asked else None
+            self.cuts += after is not None
             return after
 
 
@@ -94,6 +103,10 @@ class _CutLine:
                 self._client.sendall(data)
         _end(self._client)
         _end(self._server)
+
+
+def _never() -> None:
+    return None
 
 
 def _end(end: socket.socket) -> None:

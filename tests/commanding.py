@@ -26,6 +26,7 @@ from holdfast.cli.main import main
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 UNSET = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "HOLDFAST_STORE", "HOLDFAST_DEBUG")
+UNSET += ("HOLDFAST_TOKEN", "HOLDFAST_CA")
 LIMIT_S = 60
 
 

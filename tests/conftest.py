@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from thorough import EXPLORE, examples
+from thorough import EXPLORE, examples, made
 
 usual = {"deadline": None, "print_blob": True, "max_examples": examples(100)}
 settings.register_profile("steady", derandomize=True, **usual)
@@ -28,8 +28,10 @@ pytest_plugins = ["fix_postgres"]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that take long or wait come first, and small ones last: where a run is divided among
-    processes, none of them waits for another in the end.
+    processes, none of them waits for another in the end. Which cases a run makes is said in
+    `thorough.py`.
     """
+    items[:] = made(items)
     top = Path(__file__).parent
     items.sort(key=lambda item: (item.path.parent == top, str(item.path.parent)), reverse=True)
 

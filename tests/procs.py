@@ -31,7 +31,8 @@ LIMIT_S = 60.0
 """How long anything is waited for before the test is taken to hang."""
 
 PRELUDE = """
-import sys
+import faulthandler, signal, sys
+faulthandler.register(signal.SIGUSR2)  # one that hangs is asked where
 
 def say(*words):
     sys.stdout.write(" ".join(map(str, words)) + "\\n")
@@ -80,6 +81,9 @@ class Child:
         try:
             line = self._lines.get(timeout=limit_s)
         except queue.Empty:
+            self._process.send_signal(signal.SIGUSR2)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.5)  # it says where it is
             raise AssertionError(
                 f"the child said nothing for {limit_s:g} s{self.errors()}"
             ) from None

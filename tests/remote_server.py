@@ -28,6 +28,7 @@ from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, identity
 
 TOKEN = "hf_the-token-of-red"
+DEFAULT = "hf_the-token-of-those-without-a-name"
 OTHER = "hf_the-token-of-blue"
 READER = "hf_the-token-of-one-who-reads"
 EDITOR = "hf_the-token-of-one-who-writes"
@@ -35,6 +36,7 @@ OPERATOR = "hf_the-token-of-the-operator"
 TOKENS = Tokens(
     {
         digest_of(TOKEN): identity("red", "admin"),
+        digest_of(DEFAULT): identity("default", "admin"),
         digest_of(OTHER): identity("blue", "admin"),
         digest_of(READER): identity("red", "read"),
         digest_of(EDITOR): identity("red", "write"),
@@ -141,6 +143,11 @@ class KilledServer:
         self._process.wait(LIMIT_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+    def freeze(self) -> None:
+        """It takes connections from now on, and answers nobody."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def __enter__(self) -> "KilledServer":
         return self

@@ -45,9 +45,11 @@ SETTINGS: Mapping[str, Any] = {
     # within the folder, so that a killed server leaves nothing outside it
     "dynamic_shared_memory_type": "mmap",
     "max_connections": 100,
-    "shared_buffers": "16MB",
-    "min_wal_size": "4MB",
-    "max_wal_size": "64MB",
+    "shared_buffers": "64MB",
+    # a thousand tests make a thousand schemas: few checkpoints, no new files for each
+    "min_wal_size": "64MB",
+    "max_wal_size": "256MB",
+    "checkpoint_timeout": "30min",
     "fsync": "on",
     "synchronous_commit": "on",
     "log_min_messages": "log",

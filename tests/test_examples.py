@@ -18,7 +18,7 @@ import pytest
 import holdfast
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 from holdfast.testing.providers import check
-from thorough import EXPLORE
+from thorough import EXPLORE, sample
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 60.0
@@ -245,10 +245,17 @@ def test_the_retrofitted_agent_loses_nothing_though_it_cuts_its_list(tmp_path: P
 # Loops of one's own
 # --------------------------------------------------------------------------------------------------
 
+ENDS = [signal.SIGKILL, signal.SIGINT]
 CLIENTS = {"openai": "openai.chat", "anthropic": "anthropic"}
 FACES = [("openai", ""), ("anthropic", "--asyncio")]
 if EXPLORE:
     FACES = [(client, face) for client in CLIENTS for face in ("", "--asyncio")]
+WAYS_TO_END = [
+    (*each, how)
+    for nth, each in enumerate(FACES)
+    for how in sample(ENDS if nth % 2 == 0 else ENDS[::-1], every=len(ENDS))
+]
+"""In an ordinary run each face is ended in one way."""
 MOMENT = ScriptedAnswer(("One ", "moment. "), [("water", {"row": 7})])
 
 
@@ -281,8 +288,7 @@ def test_a_loop_runs_its_tools_and_goes_on_in_the_next_process(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize(("client", "face"), FACES)
+@pytest.mark.parametrize(("client", "face", "how"), WAYS_TO_END)
 def test_what_a_loop_has_shown_is_told_to_the_model_after_a_kill_and_after_ctrl_c(
     client: str, face: str, how: signal.Signals, tmp_path: Path
 ):
@@ -316,7 +322,7 @@ def test_a_loop_that_is_sent_a_request_twice_asks_its_model_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("client", "face"), FACES)
+@pytest.mark.parametrize(("client", "face"), sample(FACES, every=2))
 def test_a_model_that_calls_what_is_not_there_is_told_so(client: str, face: str, tmp_path: Path):
     with serve() as provider:
         calls = [("fly", {}), ("water", {"column": 7})]

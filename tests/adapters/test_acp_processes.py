@@ -13,6 +13,7 @@ import holdfast
 from acp_client import LIMIT_S, Client
 from acp_wire import insist_valid, told
 from commanding import command, surroundings
+from thorough import SWEEP
 
 pytestmark = pytest.mark.slow
 
@@ -179,7 +180,7 @@ def test_bytes_pass_unchanged_however_long_and_odd_they_are(db: Path, home: Path
         "no JSON at all\n",
         "\n",
     ]
-    size = 20_000_000
+    size = 20_000_000 if SWEEP else 5_000_000
     with Client(db, home) as client:
         session = client.new()
         before = len(client.raw)

@@ -13,10 +13,11 @@ from holdfast.adapters.openviking.server.extractor import (
 )
 from holdfast.adapters.openviking.server.incoming import message_in
 from holdfast.adapters.openviking.server.problem import RequestProblem
-from holdfast.adapters.openviking.server.serve import is_loopback, tokens_in
+from holdfast.adapters.openviking.server.serve import tokens_in
 from holdfast.adapters.openviking.server.sessions.directory import Directory, Requester
 from holdfast.errors import BadArgument
 from holdfast.runtime.open_store import open_at
+from holdfast.server.serving.listening import is_loopback
 
 ME = Requester()
 

@@ -13,6 +13,7 @@ from holdfast.adapters.openviking.server.sessions.directory import Directory, Re
 from holdfast.doctor.holdfast.laws import LAWS
 from holdfast.errors import SessionEnded
 from holdfast.runtime.open_store import open_at
+from thorough import few_cases
 
 ME = Requester()
 
@@ -58,6 +59,7 @@ def standing(handle):
     }
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_done_each_message_is_live_or_in_one_archive(store, seed):
     """And a process that starts now sees the same as one that has followed all of it."""

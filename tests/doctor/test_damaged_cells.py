@@ -132,3 +132,14 @@ def test_a_definition_of_a_table_that_lost_a_letter(path: Path) -> None:
         "holdfast/unreadable-store"
     ]
     assert "defect" not in looked.out
+
+
+@pytest.mark.parametrize("origin", [2**63 - 1, 2**62, 10**9, -(2**63)])
+def test_a_past_that_no_file_can_hold_is_told_by_the_first_entry(path: Path, origin: int) -> None:
+    spoil(path, "UPDATE session SET origin = ? WHERE key = 'a'", origin)
+    healed = examined_and_healed(path)
+    with holdfast.open(healed, read_only=True) as store:
+        texts = [message.text for message in store.session("a", create=False).transcript()]
+    assert [text for text in texts if text.startswith("answer")] == [
+        f"answer {number} of a" for number in range(3)
+    ]

@@ -493,3 +493,25 @@ def test_whatever_a_session_holds_healing_comes_to_an_end(rows, accepted):
     assert heal(chart, accepting(accepted)) == (chart, [])
     times = [row.created for row in chart.rows]
     assert times == sorted(times)
+
+
+def test_a_call_whose_time_is_no_time_keeps_its_place_and_its_result(tmp_path):
+    path = tmp_path / "sessions.db"
+    with GooseStore(path) as store:
+        store.session("20260921_1")
+        for number in range(3):
+            store.say("user", text(f"question {number}"))
+            store.say("assistant", call(f"c{number}"))
+            store.say("user", result(f"c{number}"))
+            store.say("assistant", text(f"answer {number}"))
+        store.database.execute("UPDATE messages SET created_timestamp = '[5]' WHERE id = 6")
+    subject = GooseSubject(path)
+    [session] = subject.sessions()
+    chart, changes = heal(subject.case_of(session), accepting(()))
+    subject.close()
+    assert [row.number for row in chart.rows] == list(range(1, 13))
+    [told] = changes
+    assert (told.rule, told.place) == ("goose/unreadable-record", "messages row 6")
+    assert told.after == "kept, with the time of the row before"
+    assert chart.rows[5].content[0]["id"] == "c1"
+    assert chart.rows[5].created == chart.rows[4].created

@@ -45,7 +45,7 @@ from holdfast.doctor.rulebook import rules_of
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.goose.reader import GooseReader
 from holdfast.importers.goose.records import GooseRow
-from thorough import examples
+from thorough import examples, few_cases
 
 APPENDED = (one_call, three_calls, two_prompts, reused_ids, only_a_command)
 """Healthy sessions that were only ever added to: a live store may stop anywhere in them."""
@@ -331,6 +331,7 @@ def test_examining_leaves_the_original_and_its_folder_as_they_were(tmp_path):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("part", range(0, 24))
 def test_a_cut_store_is_told_to_be_broken(tmp_path, part):
     def many(store):

@@ -102,3 +102,67 @@ def test_a_session_of_another_tenant_stays_with_that_tenant(path: Path, tmp_path
         assert waits(store) == ["k1", "k2"]
         assert sorted(map(str, waits(store.for_tenant("ann")))) == ["hers", "k0"]
         assert store.check() == []
+
+
+def fork_some(path: Path) -> None:
+    with holdfast.open(path) as store:
+        store.session("k0").fork(key="f").append("in the fork")
+        # What nothing speaks for but its forks: its inbox and its outbox are empty.
+        store.session("plain").append("plain")
+        store.session("plain").fork(key="g").append("in another fork")
+
+
+@pytest.mark.parametrize("tenant", ["", "acme"])
+@pytest.mark.parametrize("key", ["plain", "g"])
+def test_a_shared_past_under_another_tenant_is_told_and_healed(
+    path: Path, tmp_path: Path, key: str, tenant: str
+) -> None:
+    fork_some(path)
+    tamper(path, "UPDATE session SET tenant = ? WHERE key = ?", tenant, key)
+    with holdfast.open(path) as store:
+        problems = store.check()
+        assert "other-tenants" in {problem.rule for problem in problems}
+        assert tenant or any("its tenant" in problem.problem for problem in problems)
+    out = tmp_path / "healed.db"
+    assert "other-tenants" in command("doctor", path, "--heal", out).out
+    with holdfast.open(out) as store:
+        assert store.check() == []
+        fork = store.session("g", create=False)
+        assert [message.text for message in fork.transcript()] == ["plain", "in another fork"]
+        assert len(store.sessions()) == 6
+
+
+def test_a_past_of_which_nobody_can_tell_whose_it_is_is_given_to_nobody(tmp_path: Path) -> None:
+    """I-19: of two who have nothing but each other, either may be the one that is wrong."""
+    path, out = tmp_path / "agent.db", tmp_path / "healed.db"
+    with holdfast.open(path, durability="process") as store:
+        store.session("plain").append("plain")
+        store.session("plain").fork(key="g").append("in the fork")
+    tamper(path, "UPDATE session SET tenant = 'acme' WHERE key = 'plain'")
+    command("doctor", path, "--heal", out)
+    with holdfast.open(out) as store:
+        assert store.check() == []
+        fork = store.session("g", create=False)
+        assert "plain" not in [message.text for message in fork.transcript()]
+        assert [message.text for message in fork.transcript()][-1] == "in the fork"
+        other = store.for_tenant("acme").session("plain", create=False)
+        assert [message.text for message in other.transcript()] == ["plain"]
+
+
+def test_a_session_without_a_tenant_is_told(tmp_path: Path) -> None:
+    path, out = tmp_path / "agent.db", tmp_path / "healed.db"
+    with holdfast.open(path, durability="process", tenant="ann") as store:
+        store.session("one").append("one")
+        store.session("two").append("two")
+    tamper(path, "UPDATE session SET tenant = '' WHERE key = 'one'")
+    with holdfast.open(path) as store:
+        [problem] = store.check()
+        assert problem.rule == "damaged-page" and "its tenant" in problem.problem
+    command("doctor", path, "--heal", out)
+    with holdfast.open(out, tenant="ann") as store:
+        assert store.check() == []
+        assert sorted(info.key or "" for info in store.sessions()) == ["one", "two"]
+    copied = holdfast.copy(path, tmp_path / "copy.db")
+    assert copied.sessions == 1
+    [left] = copied.differences
+    assert left.key == "one" and "its tenant is damaged" in left.problem

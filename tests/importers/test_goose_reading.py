@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import holdfast
+from commanding import command
 from goose_stores import (
     DAMAGED,
     HEALTHY,
@@ -32,7 +34,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.formats import registry
 from holdfast.importers.goose import database, files
 from holdfast.importers.goose.reader import GooseReader, recognises
-from thorough import examples
+from thorough import examples, few_cases
 
 
 def stories(path):
@@ -312,6 +314,7 @@ def read_all(path):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("part", range(1, 24))
 def test_a_cut_store_is_read_as_far_as_it_goes(tmp_path, part):
     whole = built(tmp_path / "sessions.db", one_call, three_calls_and_more).read_bytes()
@@ -401,3 +404,54 @@ def test_a_large_export_is_taken_apart_message_by_message(tmp_path, monkeypatch)
     story, lines = stories(path)["20260921_1"]
     assert said(lines) == ["Line [0].", "Line [1].", "Line [2]."]
     assert (story.title, story.facts["message_count"]) == ("Poles", 3)
+
+
+NO_TIMES = ["[5]", b"\xff", -5, 1 << 62, float("inf")]
+
+
+@pytest.mark.parametrize("odd", NO_TIMES, ids=repr)
+def test_a_row_without_a_time_stands_behind_the_one_stored_before_it(store, odd):
+    for number in range(6):
+        store.say("user", text(f"{number}"))
+    store.database.execute("UPDATE messages SET created_timestamp = ? WHERE id IN (1, 4)", (odd,))
+    shelf = GooseReader(store.path)
+    try:
+        [story] = shelf.sessions()
+        assert said(story.lines) == ["0", "1", "2", "3", "4", "5"]
+        # Nothing of them is left out.
+        assert shelf.unreadable() == []
+    finally:
+        shelf.close()
+
+
+def grown(tmp_path, files):
+    """What is stored of a file that is imported each time it has grown."""
+    path = tmp_path / "20250430_080000.jsonl"
+    for raw in files:
+        path.write_bytes(raw)
+        assert command("import", path, "--into", tmp_path / "agent.db").code == 0
+    with holdfast.open(tmp_path / "agent.db") as store:
+        [one] = store.sessions()
+        return [message.text for message in store.get(one.id).transcript()]
+
+
+def test_a_line_that_is_being_written_is_no_message_yet(tmp_path):
+    """Imported while goose writes it, and again when it is there: each message once."""
+    whole = legacy_lines(*[("user", text(f"message {number}")) for number in range(4)])
+    ends = [at + 1 for at, byte in enumerate(whole) if byte == 10]
+    cuts = [whole[: end + 20] for end in ends[1:-1]]
+    cuts.append(whole[:-1])  # the message is whole, and its line feed is not there yet
+    assert grown(tmp_path, [*cuts, whole, whole]) == [f"message {n}" for n in range(4)]
+
+
+def test_a_line_that_is_not_finished_is_told(tmp_path):
+    path = tmp_path / "20250430_080000.jsonl"
+    path.write_bytes(legacy_lines(("user", text("one")), ("user", text("two")))[:-20])
+    shelf = GooseReader(path)
+    try:
+        [story] = shelf.sessions()
+        assert said(story.lines) == ["one"]
+        [unread] = shelf.unreadable()
+        assert unread.place.endswith("line 3") and unread.raw.startswith(b"{")
+    finally:
+        shelf.close()

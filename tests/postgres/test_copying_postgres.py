@@ -139,8 +139,8 @@ def moved_through(fits: Fits, nth: int, path: Path, place: str) -> bool:
 @pytest.mark.parametrize(
     "fits, step",
     [
-        pytest.param(answers("COMMIT"), 4, id="an answer to COMMIT"),
-        pytest.param(any_answer, 47, id="any answer"),
+        pytest.param(answers("COMMIT"), 9, id="an answer to COMMIT"),
+        pytest.param(any_answer, 73, id="any answer"),
     ],
 )
 def test_an_answer_that_is_lost_loses_nothing_and_doubles_nothing(

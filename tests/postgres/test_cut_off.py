@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from loading import loading
+from thorough import SWEEP
 
 OTHERS = """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -21,10 +22,13 @@ def assert_nothing_is_wrong(dsn, loads):
 
 @pytest.mark.slow
 def test_terminated_connections_lose_nothing_and_double_nothing(database):
-    """I-2, I-3, I-6: all of them at once, five times, whatever they are doing."""
-    with psycopg.connect(database, autocommit=True) as operator, loading(database) as loads:
+    """I-2, I-3, I-6: all of them at once, over and over, whatever they are doing."""
+    with (
+        psycopg.connect(database, autocommit=True) as operator,
+        loading(database, sessions=8) as loads,
+    ):
         loads.go_on()
-        for _ in range(5):
+        for _ in range(5 if SWEEP else 3):
             [cut] = operator.execute(OTHERS).fetchone()
             assert cut > 0
             loads.go_on()
@@ -43,7 +47,7 @@ def test_a_server_with_strict_limits_loses_nothing_and_doubles_nothing(database,
     with holdfast.open(database) as store, psycopg.connect(database, autocommit=True) as operator:
         store.session("first")
         operator.execute(f"ALTER DATABASE {name} SET {limit} = '50ms'")
-        with loading(database, sessions=8) as loads:
-            loads.go_on(turns=3)
+        with loading(database, sessions=8 if SWEEP else 4) as loads:
+            loads.go_on(turns=3 if SWEEP else 2)
         operator.execute(f"ALTER DATABASE {name} RESET {limit}")
     assert_nothing_is_wrong(database, loads)

@@ -1,7 +1,7 @@
 """Fail-over: the primary is killed or restarted under load, and every promise that was made still
 holds.
 
-Sixteen sessions write and stream from two processes. What each was told is compared with the store
+Sessions write and stream from two processes. What each was told is compared with the store
 afterwards: every acknowledged entry is there once (I-3), what was handed on is a prefix of what is
 stored (I-5), no turn has two ends (I-6). Writers that were cut off go on by themselves, or say that
 they could not.
@@ -17,8 +17,10 @@ from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 from loading import loading
 from looking import Hasty
+from thorough import SWEEP
 
 LIMIT_S = 60
+SESSIONS = 16 if SWEEP else 8
 
 
 def assert_nothing_is_wrong(dsn, loads):
@@ -31,7 +33,7 @@ def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(
     cluster: Cluster, replicated: str
 ):
     """I-1 to I-6: twice, and the second time the first one's successor is killed."""
-    with loading(replicated) as loads:
+    with loading(replicated, sessions=SESSIONS) as loads:
         for _ in range(2):
             loads.go_on(turns=2)
             dead = cluster.kill()
@@ -47,8 +49,8 @@ def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(
 def test_a_server_that_is_restarted_under_load_takes_nothing_with_it(
     cluster: Cluster, replicated: str, mode: str
 ):
-    with loading(replicated) as loads:
-        for _ in range(2):
+    with loading(replicated, sessions=SESSIONS) as loads:
+        for _ in range(2 if SWEEP else 1):
             loads.go_on()
             cluster.restart(mode)
         loads.go_on()

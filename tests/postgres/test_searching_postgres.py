@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import holdfast
 from holdfast.domain.search.query import SearchScope, asked
+from holdfast.engine.postgres import search
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import Write
 from holdfast.runtime.live.searchable_text import words_of
@@ -188,3 +190,35 @@ def test_an_index_that_was_lost_is_made_anew(place: str) -> None:
             connection.execute("TRUNCATE words, mark")
         assert look(engine, "kelp") == before
         assert words_in(place) == 100
+
+
+@pytest.mark.parametrize("one_by_one", [-1, 64])
+def test_what_runs_is_looked_for_in_the_sessions_that_run(
+    place: str, monkeypatch: pytest.MonkeyPatch, one_by_one: int
+) -> None:
+    """The same is found either way; with none running, no message is looked at."""
+    monkeypatch.setattr(search, "RUNNING_MAX", one_by_one)
+    with holdfast.open(place, durability="process") as store:
+        for number in range(6):
+            store.session(f"k{number}").append(f"kelp {number}")
+        searching = store._work.engine._searching  # type: ignore[attr-defined]
+        read, asked = searching._read, []
+
+        def counted(name: str, **values: Any) -> Any:
+            asked.append(name)
+            return read(name, **values)
+
+        monkeypatch.setattr(searching, "_read", counted)
+        assert list(store.search("kelp", state="running")) == []
+        assert asked.count("found") == (0 if one_by_one > 0 else 1)
+        turns = [store.session(f"k{number}").turn("kelp asked") for number in (1, 4)]
+        for number in (1, 4, 1):
+            store.session(f"k{number}").append(f"kelp late {number}")
+        found = [hit.snippet for hit in store.search("kelp late", state="running")]
+        assert found == ["kelp late 1", "kelp late 4", "kelp late 1"]
+        assert len(store.search("kelp", state="running", limit=4)) == 4
+        listed = store.sessions(text="kelp", state="running")
+        assert {each.key for each in listed} == {"k1", "k4"}
+        assert list(store.sessions(text="nowhere", state="running")) == []
+        for turn in turns:
+            turn.interrupt()

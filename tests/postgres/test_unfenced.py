@@ -21,6 +21,7 @@ from holdfast.runtime.store import open_store
 from loading import loading
 from looking import Hasty
 from servers import Server, dsn
+from thorough import SWEEP
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.errors.WeaklyReplicated")
 
@@ -135,7 +136,7 @@ def test_loads_go_on_and_nothing_is_wrong_with_an_unfenced_primary_about(
 ):
     """I-1 to I-6, by the ledger of what was acknowledged."""
     address = first(cluster.primary, cluster, replicated)
-    with loading(address, sessions=8) as loads:
+    with loading(address, sessions=8 if SWEEP else 4) as loads:
         loads.go_on(turns=2)
         brought_back(cluster, old)
         loads.go_on(turns=2)

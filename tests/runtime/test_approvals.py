@@ -14,9 +14,8 @@ FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 
 
 @pytest.fixture
-def session(path):
-    with holdfast.open(path) as store:
-        yield store.session("k")
+def session(either_store):
+    return either_store.session("k")
 
 
 def states(session):

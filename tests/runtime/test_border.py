@@ -18,6 +18,7 @@ import strangers
 from holdfast.domain.arguments import anything, kept
 from holdfast.errors import BadArgument, HoldfastError, InvalidMessage, NotFound
 from holdfast.runtime import border
+from thorough import sample
 
 CALLS = sorted(set(bordering.calls()))
 METHODS = sorted({(face, method) for face, method, _ in CALLS})
@@ -29,13 +30,15 @@ METHODS = sorted({(face, method) for face, method, _ in CALLS})
 def test_every_call_does_what_it_was_asked_or_says_why_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, face: str, method: str, is_async: bool
 ) -> None:
+    """Both faces have one border: an ordinary run gives the second some of the values."""
     monkeypatch.chdir(tmp_path)
+    given = sample(bordering.ODD, every=5) if is_async else bordering.ODD
 
     async def walk(store: Any) -> bordering.Walk:
         walk = bordering.Walk(store, tmp_path)
         await walk.seed()
         for each in [each for each in CALLS if each[:2] == (face, method)]:
-            for odd in bordering.ODD:
+            for odd in given:
                 await walk.call(*each, odd)
         await walk.readable()
         return walk
@@ -48,7 +51,7 @@ def test_every_call_does_what_it_was_asked_or_says_why_not(
             return await walk(astore)
 
     done = asyncio.run(life())
-    assert done.count >= len(bordering.ODD)
+    assert done.count >= len(given)
     assert done.wrong == []
 
 

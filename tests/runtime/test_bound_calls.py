@@ -14,6 +14,9 @@ from holdfast.domain.turn import Ask
 from holdfast.errors import BadArgument, NotApproved, NotFound
 from looking import other_handle
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("which call an approval is for is decided in `domain`")
 
 
 @pytest.fixture

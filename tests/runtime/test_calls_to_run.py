@@ -7,6 +7,9 @@ import pytest
 import holdfast
 from holdfast.errors import TurnInterrupted
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("which calls are to be run is folded in `domain`")
 
 ARGUMENTS = {"euros": 80, "to": {"name": "ann"}}
 TEXT = '{"euros": 80, "to": {"name": "ann"}}'

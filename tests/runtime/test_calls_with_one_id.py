@@ -15,6 +15,9 @@ import holdfast
 from holdfast import CallId
 from holdfast.errors import BadArgument, NotApproved, NotFound
 from holdfast.testing.oracle import judge
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("which call an id means is decided in `domain`", every=5)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from talking import (
     texts,
     work,
 )
+from thorough import few_cases
 
 LIMIT_S = 60
 
@@ -129,6 +130,7 @@ SPOKEN: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("place", range(8))
 def test_no_cut_splits_a_tool_pair_wherever_it_stands(store: Store, path: Path, place: int) -> None:
     """D1: a pair at every index, every number of turns kept; and what comes after is valid too."""

@@ -10,6 +10,7 @@ import holdfast
 from holdfast import Session, Store
 from looking import other_handle
 from talking import assert_same_everywhere, assert_valid, contexts, talk, work
+from thorough import few_cases
 
 
 class Life:
@@ -90,6 +91,7 @@ class Life:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("seed", range(12))
 def test_every_handle_computes_the_same_valid_context_whatever_was_done(
     path: Path, store: Store, seed: int

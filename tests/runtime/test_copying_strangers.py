@@ -80,7 +80,6 @@ def test_a_past_is_never_that_of_a_session_that_is_not_the_tenant_s_own(
 CRAFTED = {
     "a fence that is out of reach": "UPDATE session SET fence = 9223372036854775807 WHERE key = "
     "'parent'",
-    "a key of another type": "UPDATE session SET key = x'00ff' WHERE key = 'parent'",
     "an id that is none": "UPDATE session SET id = 'parent' WHERE key = 'parent'",
 }
 
@@ -93,6 +92,14 @@ def test_a_crafted_session_is_left_and_the_others_come(
     craft(path, CRAFTED[case])
     copied = copy(path, target, tenant="mallory")
     assert copied.differences
+    assert "all is well" in said(target, "mallory") and said(target, "alice") == [SECRET, "noted"]
+
+
+def test_of_a_crafted_key_nothing_comes(path: Path, target: Path, alices: str) -> None:
+    forked(path)
+    craft(path, "UPDATE session SET key = x'00ff' WHERE key = 'parent'")
+    copied = copy(path, target, tenant="mallory")
+    assert [each.key for each in copied.salvaged] == ["parent"], "as its first entry has it"
     assert "all is well" in said(target, "mallory") and said(target, "alice") == [SECRET, "noted"]
 
 

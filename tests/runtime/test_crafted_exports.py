@@ -14,6 +14,7 @@ import holdfast
 from commanding import command
 from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.runtime.transfer.restore import restore
+from thorough import few_cases
 
 HALF = "\ud800"
 ODD = [None, -1, 2**70, 1.5, [], {}, [HALF], {HALF: HALF}, True]
@@ -106,6 +107,7 @@ def test_a_reply_that_can_not_be_owed_is_refused_by_the_command(
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("part", range(6))
 def test_anything_may_stand_anywhere(tmp_path: Path, lines: list[str], part: int) -> None:
     number = 0

@@ -6,6 +6,7 @@ say what has happened.
 import asyncio
 import gc
 import sys
+import threading
 
 import pytest
 
@@ -13,6 +14,9 @@ import holdfast
 from holdfast.testing.oracle import judge
 from looking import end_notes, other_handle
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("who ends a deserted turn is decided in `runtime/turns`", every=2)
 
 HOUR_S = 3600
 
@@ -42,8 +46,12 @@ def desert(where):
         loop.close()
 
     yield leave_behind
-    for task in left:
-        task._log_destroy_pending = False
+    while left:
+        left.pop()._log_destroy_pending = False
+    gc.collect()
+    for thread in threading.enumerate():  # their stores are closed now, while there is a database
+        if thread.name == "holdfast-keeper":
+            thread.join(10)
 
 
 @pytest.mark.parametrize("is_leaving", [False, True])

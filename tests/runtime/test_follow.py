@@ -293,6 +293,27 @@ def test_resuming_in_the_middle_of_a_running_message_gives_the_rest_of_it(sessio
         assert_each_once(session, before[: index + 1] + drain(session, event.cursor))
 
 
+def test_a_character_that_comes_in_two_halves_is_counted_as_what_was_seen_of_it(
+    session: Session,
+) -> None:
+    """Servers cut text by UTF-16 units; wherever a reader comes back, the halves are one character."""
+    with session.turn("Hi") as turn:
+        stream = turn.stream("text")
+        seen = [drain(session)]
+        for text in ("\ud83d", "\ude00", "🦀é\ud83d", "\ude00a"):
+            stream.push(text)
+            seen.append(drain(session))
+        follower = Follower(session._log, None)
+        live = follower.step()
+        stream.push("bc")
+        stream.close()
+    live += follower.step()
+    whole = "😀🦀é😀abc"
+    for events in (live, *([*told, *drain(session, told[-1].cursor)] for told in seen)):
+        said = texts(events)[stream.message_id]
+        assert said.encode("utf-16-le", "surrogatepass").decode("utf-16-le") == whole
+
+
 def test_a_long_session_is_resumed_without_a_repeat(session: Session) -> None:
     """I2: chunks of messages finished long before the cursor are still in the journal, and stay
     untold.

@@ -17,8 +17,9 @@ import pytest
 import holdfast
 from holdfast import Session, Store
 from holdfast.testing.histories import HISTORIES, Builder
+from thorough import SWEEP
 
-SHORT = 100
+SHORT = 100 if SWEEP else 50
 TIMES = 4
 LEEWAY = 1.6
 

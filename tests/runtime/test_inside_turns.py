@@ -12,6 +12,9 @@ from holdfast.errors import BadArgument, SessionBusy
 from holdfast.testing.providers import check
 from looking import other_handle
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("who waits for whom is decided in `runtime/turns`")
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 LIMIT_S = 60.0

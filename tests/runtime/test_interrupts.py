@@ -26,7 +26,7 @@ from interrupting import Interrupt, points
 from looking import ends, other_handle
 from torn_ticket import TornTicket
 
-STEP, STEP_ON_LOOP = 31, 211
+STEP, STEP_ON_LOOP = 47, 797
 CALL = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
 
 
@@ -272,6 +272,7 @@ def test_an_interrupt_while_work_is_handed_to_a_thread_keeps_no_other_work_from_
             next_one = Job(lambda: "done")
             pool.submit(next_one)
             assert next_one.result(10) == ("done",), f"not after an interrupt at {point.where}"
+        pool._jobs.put(None)
 
 
 def _elsewhere(work):

@@ -17,6 +17,11 @@ from holdfast.runtime.plans.plan import Pause, _wait
 from holdfast.runtime.turns.start_turn import TurnRequest
 from holdfast.testing.oracle import judge
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres(
+    "where a message has been is kept in its session's log and folded in `domain`",
+)
 
 WORDS, NAME = "SECRETWORDS", "SECRETNAME"
 LABELS = {"from": NAME}

@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import BadArgument
+from holdfast.runtime.catalog import list_sessions
 from looking import HandWorld, other_handle
 
 
@@ -147,3 +148,20 @@ def test_an_asyncio_program_lists_and_erases_too(path):
             assert await store.retain(1) == []
 
     asyncio.run(life())
+
+
+def test_a_text_that_few_have_is_looked_for_no_further_than_the_last_of_them(
+    store, world, monkeypatch
+):
+    monkeypatch.setattr(list_sessions, "LIMIT_MAX", 4)
+    for number in range(12):
+        said(store, world, f"k{number}", "kelp" if number == 9 else "hello")
+    engine = store._work.engine
+    sessions, asked = engine.sessions, []
+    monkeypatch.setattr(
+        engine, "sessions", lambda *given, **named: asked.append(1) or sessions(*given, **named)
+    )
+    assert paged(store, text="nobody said that") == []
+    assert asked == []
+    assert [listed.key for listed in paged(store, text="kelp")] == ["k9"]
+    assert len(asked) == 1

@@ -199,3 +199,31 @@ def test_a_failed_result_of_a_turn_is_an_error_for_anthropic_and_a_good_one_is_n
     bad, good = context[2]["content"]
     assert bad["is_error"] is True and "is_error" not in good
     assert check("anthropic", context) == []
+
+
+def test_whoever_changes_labels_changes_a_copy(store):
+    beside = {"files": ["a.png"], "source": {"chat": {"id": 7}}}
+    message_id = store.accept("k", "look", labels=beside).message_id
+    session = store.session("k")
+
+    def spoil(message):
+        assert message.labels == beside
+        message.labels["files"].append("b.png")
+        message.labels["source"]["chat"].clear()
+        del message.labels["files"]
+
+    for _ in range(2):
+        spoil(session.pending()[0])
+        spoil(store.pending()[0])
+        spoil(next(session.transcript()))
+    with session.turn() as turn:
+        store.accept("k", "and here", labels=beside)
+        [came] = turn.inbox()
+        spoil(came)
+        turn.say("I see")
+    for message in session.transcript():
+        if message.role == "user":
+            spoil(message)
+    # What is written later is not made of what a reader has changed.
+    session.label(message_id, seen=True)
+    assert next(session.fork().transcript()).labels == {**beside, "seen": True}

@@ -1,15 +1,19 @@
-"""The same store in PostgreSQL: every act of the public face, on one machine and seen
+"""The same store in PostgreSQL, or at a server: every act of the public face, on one machine and seen
 from another.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast.errors import AlreadyAccepted, NotFound, StoreUnavailable, TurnInterrupted
+from holdfast.runtime.open_store import open_at
+from remote_server import OPERATOR, RemoteServers
 
 LIMIT_S = 60.0
 
@@ -19,16 +23,28 @@ def where(databases: Callable[..., str]) -> str:
     return databases(schema=True)
 
 
+@pytest.fixture(params=["PostgreSQL", "a server"])
+def machine(request: pytest.FixtureRequest, path: Path) -> Iterator[Callable[[], holdfast.Store]]:
+    """How a machine opens the store."""
+    if request.param == "PostgreSQL":
+        yield partial(holdfast.open, request.getfixturevalue("where"))
+        return
+    servers: RemoteServers = request.getfixturevalue("servers")
+    work = open_at(path, tenant="default", durability="process")
+    yield partial(holdfast.open, servers.add(work), token=OPERATOR)
+    work.close()
+
+
 @pytest.fixture
-def here(where: str) -> Iterator[holdfast.Store]:
-    with holdfast.open(where) as store:
+def here(machine: Callable[[], holdfast.Store]) -> Iterator[holdfast.Store]:
+    with machine() as store:
         yield store
 
 
 @pytest.fixture
-def there(where: str, here: holdfast.Store) -> Iterator[holdfast.Store]:
+def there(machine: Callable[[], holdfast.Store], here: holdfast.Store) -> Iterator[holdfast.Store]:
     """The same store as another machine has it open."""
-    with holdfast.open(where) as store:
+    with machine() as store:
         yield store
 
 
@@ -162,7 +178,7 @@ def test_sessions_are_listed_searched_and_erased(
     assert there.check() == []
     info = there.info()
     assert (info.sessions, info.tenants) == (5, 1)
-    assert info.engine.startswith("PostgreSQL")
+    assert info.engine.startswith("SQLite" if "http" in info.where else "PostgreSQL")
 
 
 def test_large_payloads_come_back_whole_and_count_once(

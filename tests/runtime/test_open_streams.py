@@ -13,6 +13,9 @@ from holdfast.formats import registry
 from holdfast.testing.oracle import judge
 from looking import ends, told
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("what stands of a stream is decided in `runtime/turns`")
 
 
 @pytest.fixture

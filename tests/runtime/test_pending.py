@@ -12,6 +12,13 @@ import holdfast
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.errors import BadArgument
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres(
+    "what waits is paged in `runtime/catalog`; an engine's pages have their laws in the "
+    "conformance suite",
+    every=3,
+)
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ from holdfast.errors import BadArgument, InvalidMessage, TurnInterrupted
 from holdfast.testing.oracle import judge
 from looking import ends, other_handle, told
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("how a pushed piece becomes an entry is decided in `runtime/turns`")
 
 LIMIT_S = 60.0
 

@@ -364,3 +364,58 @@ def test_a_hot_standby_is_read(cluster: "Cluster", replicated: str) -> None:
         read_all(store)
         with pytest.raises(ReadOnlyStore):
             store.session("k").append("x")
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["loop", "pipe", "folder"])
+def test_a_file_beside_it_that_is_none_is_told(tmp_path: Path, end: str, kind: str) -> None:
+    """It is not waited for, either: opening a pipe waits for somebody who writes to it."""
+    path = tmp_path / "agent.db"
+    fill(path)
+    beside = tmp_path / f"agent.db{end}"
+    beside.unlink(missing_ok=True)
+    if kind == "loop":
+        beside.symlink_to(beside)
+    elif kind == "pipe":
+        os.mkfifo(beside)
+    else:
+        beside.mkdir()
+    if (kind, end) == ("loop", "-shm"):
+        # Nobody has the store open by a link that leads nowhere.
+        holdfast.open(path, read_only=True).close()
+        return
+    with pytest.raises(StoreUnavailable):
+        holdfast.open(path, read_only=True)
+
+
+def test_a_process_that_can_open_no_more_files_is_told(tmp_path: Path) -> None:
+    """However many it can still open: none, or all but the last that is needed."""
+    path = tmp_path / "agent.db"
+    fill(path)
+    script = """
+        import os, resource
+        import holdfast
+        from holdfast.errors import StoreUnavailable
+        holdfast.open(sys.argv[1]).close()  # what is loaded then is loaded
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        for spare in range(12):
+            taken = []
+            try:
+                while True:
+                    taken.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                pass
+            for _ in range(spare):
+                os.close(taken.pop())
+            try:
+                holdfast.open(sys.argv[1]).close()
+            except StoreUnavailable:
+                pass
+            finally:
+                for each in taken:
+                    os.close(each)
+        say("told")
+    """
+    with procs.child(script, path) as other:
+        other.wait_for("told")
+        other.end()

@@ -4,6 +4,7 @@ context (I-12).
 
 import asyncio
 import copy
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from holdfast import Session, Store
 from holdfast.domain.record.fingerprint import fingerprint
 from holdfast.engine.protocol import Write
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded
+from holdfast.runtime.live.session_log import SessionLog
 
 Payload = dict[str, Any]
 
@@ -530,3 +532,31 @@ def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(
         messages = [*session.context(), *[user("five")][:more]]
         assert len(session.record(messages).new) == more
         assert list(session.context()) == messages
+
+
+def test_what_comes_while_a_recording_looks_into_the_past_is_not_taken_for_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-12: a view names its new messages by the places they will get. To look into the past brings
+    the log up to date: another process may have written meanwhile, and has those places.
+    """
+    session = store.session("k")
+    other = again(session)
+    messages = [user("one"), assistant("One."), user("two"), assistant("Two.")]
+    session.record(messages)
+    session.record(messages[2:])
+    history, came = SessionLog.history, iter(["Here.", "There.", "Yonder."])
+
+    def history_later(log: SessionLog) -> Any:
+        for text in itertools.islice(came, 1):
+            other.append(text)
+        return history(log)
+
+    monkeypatch.setattr(SessionLog, "history", history_later)
+    recorded = session.record([*messages, user("three"), assistant("Three.")])
+    assert len(recorded.new) == 2 and recorded.head == session.info().head
+    assert "Three." in [payload["content"] for payload in session.context()]
+    assert "Three." in [payload["content"] for payload in again(session).context()]
+    texts = [message.text for message in session.transcript()]
+    assert [texts.count(text) for text in ("Here.", "There.", "Three.")] == [1, 1, 1]
+    assert store.check() == []

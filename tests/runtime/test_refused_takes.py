@@ -20,6 +20,9 @@ from holdfast.runtime.plans.plan import Pause, Plan, _wait
 from holdfast.runtime.turns.start_turn import TurnRequest, start
 from holdfast.testing.oracle import judge
 from looking import ends, other_handle, raw_entries, waiters, when
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("a `take` is judged in `runtime/turns`, before anything is written")
 
 LIMIT_S = 60.0
 

@@ -13,6 +13,13 @@ from holdfast.errors import AlreadyAccepted, NotApproved
 from holdfast.runtime.transfer.restore import restore
 from holdfast.runtime.transfer.restored_ids import RestoredIds
 from holdfast.testing.oracle import judge
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres(
+    "what a restored family shares is decided in `runtime/transfer`; what an engine "
+    "restores has its laws in the conformance suite",
+    every=3,
+)
 
 
 @pytest.fixture

@@ -16,6 +16,12 @@ from holdfast.errors import Damaged, TurnInterrupted
 from holdfast.runtime.transfer import restore as restoring
 from holdfast.runtime.transfer.restore import restore
 from holdfast.testing.oracle import judge
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres(
+    "what a file is brought back as is decided in `runtime/transfer`",
+    every=3,
+)
 
 
 def written(store: holdfast.Store, session: holdfast.Session, to: Path) -> Path:

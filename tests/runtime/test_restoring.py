@@ -275,6 +275,19 @@ def test_a_crafted_line_is_refused_and_nothing_is_written(
         assert list(new.sessions()) == []
 
 
+@pytest.mark.parametrize("seq", [-1, 2**53 + 1, 2**62])
+def test_a_crafted_place_that_nothing_can_have_is_refused(
+    source: Path, tmp_path: Path, seq: int
+) -> None:
+    lines = written(source, tmp_path / "k.jsonl")
+    at = line_of(lines, "label")
+    crafted = changed(lines, at, lambda entry: entry["note"].update(seq=seq))
+    with holdfast.open(tmp_path / "new.db") as new:
+        with pytest.raises(Damaged):
+            restore(new, crafted)
+        assert list(new.sessions()) == []
+
+
 @pytest.mark.parametrize("digits", [5_000, 100_000])
 def test_a_number_of_thousands_of_digits_is_refused(
     source: Path, tmp_path: Path, digits: int

@@ -6,6 +6,11 @@ import pytest
 
 import holdfast
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded, TurnInterrupted
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres(
+    "messages are checked in `runtime/changes`; one commit has its laws in the conformance suite",
+)
 
 
 @pytest.fixture

@@ -176,7 +176,8 @@ def one(life, planned):
         if way == "runner":  # asyncio leaves its own in place if it is interrupted as it takes it away
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if not cut(life) and way == "runner" and not lost:
-            time.sleep(60)  # it comes late
+            for _ in range(6000):  # it comes late, and may come just before a pause
+                time.sleep(0.01)
             tell("SWALLOWED", "and life", life, "went on")
         calm = True
     except INTERRUPTS:
@@ -200,7 +201,7 @@ if must_end:
     live(0)
     tell("WHOLE")
     while True:
-        time.sleep(60)
+        time.sleep(0.01)  # a signal that comes just before it is noticed after it
 for life in range(3):
     began = time.perf_counter()
     live(life)

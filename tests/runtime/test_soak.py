@@ -19,20 +19,23 @@ from msgspec.structs import replace
 
 from holdfast.engine.protocol import ChunkWrite, Commit, Engine, Write
 from holdfast.testing.soak.run import main, soak, soak_for
-from thorough import SWEEP
+from thorough import SWEEP, sample
 
 WORLDS = 10 if SWEEP else 1
 """In each test of this many worlds in a row."""
+
+STEPS = 600 if SWEEP else 300
+"""In a world."""
 
 Spoil = Callable[[Write], Write]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 80, 10 if SWEEP else 20))
+@pytest.mark.parametrize("first", range(0, 80, 10 if SWEEP else 40))
 def test_random_worlds_hold(first: int) -> None:
     """All invariants, on disk as in the reference engine, whatever is done to a store."""
     for seed in range(first, first + WORLDS):
-        report = soak(seed)
+        report = soak(seed, steps=STEPS)
         assert report.broken == []
         assert report.kills and report.acknowledged and report.refusals
 
@@ -42,7 +45,7 @@ def test_one_seed_is_one_world() -> None:
     """The same steps, the same answers, the same logs, though the processes beside them die
     elsewhere.
     """
-    one, again, other = (soak(seed, steps=200) for seed in (3, 3, 4))
+    one, again, other = (soak(seed, steps=100) for seed in (3, 3, 4))
     assert (one.trace, one.logs, one.steps, one.refusals) == (
         again.trace,
         again.logs,
@@ -69,7 +72,7 @@ def test_another_process_comes_to_the_same_world() -> None:
             "--seed",
             "3",
             "--steps",
-            "200",
+            "100",
             "--json",
         ]
         told.append(
@@ -81,7 +84,7 @@ def test_another_process_comes_to_the_same_world() -> None:
         {name: report[name] for name in ("trace", "logs", "steps", "refusals")} for report in told
     )
     assert one == two
-    here = soak(3, steps=200, kills=False)
+    here = soak(3, steps=100, kills=False)
     assert (here.trace, here.logs) == (one["trace"], one["logs"])
 
 
@@ -183,7 +186,7 @@ def planted(spoil: Spoil) -> Callable[[Engine], Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
+@pytest.mark.parametrize("spoil", sample(SPOILS, every=3), ids=lambda spoil: spoil.__name__)
 def test_a_defect_of_the_engine_on_disk_is_found(spoil: Spoil) -> None:
     """The reference engine does not have it."""
     assert found(planted(spoil), None)

@@ -19,7 +19,9 @@ from holdfast.formats import registry
 from holdfast.runtime.live.message import parts_of, text_of
 from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.turns.message_stream import Stream, as_shown
-from thorough import examples
+from thorough import examples, few_on_postgres
+
+pytestmark = few_on_postgres("values are checked at the border, before there is an engine")
 
 FORMATS = registry.known()
 

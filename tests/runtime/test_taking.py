@@ -10,6 +10,9 @@ import holdfast
 from holdfast.errors import BadArgument, NotFound, TurnInterrupted
 from holdfast.testing.oracle import judge
 from looking import other_handle
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("which message a turn takes is decided in `runtime/turns`")
 
 LIMIT_S = 60.0
 

@@ -12,6 +12,9 @@ from holdfast.errors import AlreadyAccepted, BadArgument, InvalidMessage, NotFou
 from holdfast.testing.oracle import judge
 from looking import other_handle
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("which message a turn may take is decided in `runtime/turns`")
 
 LIMIT_S = 60.0
 

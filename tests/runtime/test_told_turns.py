@@ -16,6 +16,9 @@ import holdfast
 from holdfast.errors import HoldfastError, TurnInterrupted
 from looking import end_notes, ends, other_handle
 from procs import child
+from thorough import few_on_postgres
+
+pytestmark = few_on_postgres("who is told of a lost turn is decided in `runtime/turns`", every=3)
 
 LIMIT_S = 30
 

@@ -19,6 +19,7 @@ from holdfast.errors import Damaged, InvalidMessage
 from holdfast.runtime.plans import plan as drive
 from holdfast.runtime.plans import plan_asyncio
 from spoiling import Spoiled, place
+from thorough import sample
 
 __all__ = ["place"]
 
@@ -93,17 +94,15 @@ def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself
         "compaction",
         "post",
     }
-    for seq in [seq for seq, kind in kinds.items()]:
-        for column in ("note", "body"):
-            if (column == "body" and not kept[seq].body) or (
-                column == "note" and kinds[seq] not in NOTES
-            ):
-                continue
-            place.spoil(session.id, seq, column, b"{")
-            with place.open() as store:
-                everything(store, session.id, other.id)
-                assert store.check() != []
-            place.spoil(session.id, seq, column, getattr(kept[seq], column))
+    spots = [(seq, "note") for seq, kind in kinds.items() if kind in NOTES]
+    spots += [(seq, "body") for seq in kinds if kept[seq].body]
+    # What is made of bytes that can't be read is decided above the engine.
+    for seq, column in spots if isinstance(place.where, Path) else sample(spots, every=4):
+        place.spoil(session.id, seq, column, b"{")
+        with place.open() as store:
+            everything(store, session.id, other.id)
+            assert store.check() != []
+        place.spoil(session.id, seq, column, getattr(kept[seq], column))
     place.spoil(session.id, 3, "note", b"{")
     with place.open() as store:
         store.session("bad").end("over")

@@ -50,7 +50,10 @@ def shoot():
     for _ in range(int(shots)):
         while not waits():
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        if mode == "thread":  # nobody breaks off what the main thread waits for
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.1)
 
 def locked():
@@ -59,7 +62,7 @@ def locked():
     threading.Thread(target=shoot, daemon=True).start()
 
 def do(store):
-    if mode == "accept":
+    if mode in ("accept", "thread"):
         locked()
         store.accept("k", "hello")
     elif mode == "append":
@@ -131,7 +134,7 @@ def test_ctrl_c_is_raised_though_what_it_interrupted_fails(where: str, mode: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["accept", "turn", "push", "body", "store"])
+@pytest.mark.parametrize("mode", ["accept", "thread", "turn", "push", "body", "store"])
 def test_a_program_ends_though_the_store_never_answers(where: str, mode: str) -> None:
     """The store itself would try for ever."""
     assert left_by(where, mode, tries_s=100_000, deadline_s=0.3) == "KeyboardInterrupt"

@@ -20,8 +20,10 @@ PARAMETERS = {
     "tenant": "whose sessions these are; the tenants of a store see nothing of each other",
     "copy.tenant": "the tenant whose sessions are copied; all tenants when it is left out",
     "Store.for_tenant.name": "the name of the other tenant",
+    "ca": "the authorities to believe at https://…: a file of certificates (PEM)",
     "read_only": "with True, nothing is made, locked or changed",
     "token": "the token for a server; nothing else takes one",
+    "tracing": "a `Tracing`: what happens is told to OpenTelemetry",
     "world": "clock and randomness, for tests; leave it out",
     "progress": "a function that is called with a `Progress` from time to time",
     # Names and identities
