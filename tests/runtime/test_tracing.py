@@ -12,6 +12,8 @@ import pytest
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
 import holdfast
+from holdfast.runtime.plans.plan import run
+from holdfast.runtime.turns.recovery import settle
 from spans_seen import Failing, Flaky, Raising, SeenSpans, Stuck, is_child, is_error, said
 
 SECRET = "the code is 7F3K"
@@ -252,6 +254,23 @@ def test_who_has_lost_a_turn_says_so_and_whoever_settles_it_tells_its_end(tmp_pa
     assert settled.attributes["holdfast.turn.settled"] is True
     assert settled.attributes["holdfast.turn.end"] == "interrupted"
     assert settled.attributes["holdfast.turn.id"] == lost.attributes["holdfast.turn.id"] == turn.id
+
+
+def test_a_turn_that_its_own_process_settles_is_told_once(store, seen):
+    """The keeper of leases may see the seizure before its seizer has stored the end."""
+    work = store.session("k").turn("Hello.")._work
+
+    def meanwhile(last):
+        work._renewed(work.session.submit(work._renewal()))
+        assert work.ended
+        yield from ()
+        return (last,)
+
+    state = work.session.state()
+    run(settle(work.session, state, end="abandoned", reason="its lease ran out", also=meanwhile))
+    span = seen.one("invoke_agent")
+    assert span.attributes["holdfast.turn.end"] == "abandoned"
+    assert "holdfast.turn.superseded" not in span.attributes
 
 
 KILLED = """

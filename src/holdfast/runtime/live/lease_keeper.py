@@ -197,6 +197,10 @@ class LeaseKeeper:
         self._seized[seizure] = self.tie(seizing, then)
         return seizing
 
+    def is_seizing(self, seizure: tuple[str, int]) -> bool:
+        """Whether this process has seized the turn and not yet stored its end."""
+        return seizure in self._seized
+
     def seized_no_more(self, seizure: tuple[str, int]) -> None:
         """The turn was ended, or its seizer has let go of it."""
         self._seized.pop(seizure, None)

@@ -128,5 +128,7 @@ class TracedTurn(RunningTurn):
 
     def close(self) -> None:
         super().close()
-        if self.number:
+        # One that this process is settling is told with its end.
+        seizure = (self.session.id, self.number + 1)
+        if self.number and not self.session.keeper.is_seizing(seizure):
             self._spans.over(self._key)
