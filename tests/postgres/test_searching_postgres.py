@@ -155,6 +155,18 @@ def test_who_cannot_read_messages_passes_none_over(place: str) -> None:
         assert look(engine, "kelp") == ["kelp meanwhile", "kelp before"]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_said_after_another_machine_has_read_the_rest_is_found(
+    place: str, count: int
+) -> None:
+    """The writer remembers its sessions as unread, and goes by that in its next batch."""
+    with at(place) as writer, at(place) as reader:
+        sessions = [opened(writer, number + 1) for number in range(count)]
+        for words in ("kelp", "keel", "kite"):
+            did(writer, *(Write(each, drafts=(said(words),)) for each in sessions))
+            assert look(reader, words) == [words] * count
+
+
 def test_machines_that_search_and_write_at_once_each_find_all_of_their_own(place: str) -> None:
     with at(place) as one, at(place) as two:
         troubles: list[BaseException] = []

@@ -154,7 +154,7 @@ def test_a_server_that_knows_less_than_was_acknowledged_is_refused(database: str
         session.append("one")
         session.append("two")
         engine: PostgresEngine = store._work.engine  # type: ignore[assignment]
-        engine._acknowledged.note(session.id, engine.state(session.id).head + 1)  # type: ignore[union-attr]
+        engine._acknowledged.note([(session.id, engine.state(session.id).head + 1)])  # type: ignore[union-attr]
         with pytest.raises(StoreUnavailable, match="acknowledged"):
             store.session("k")
         with pytest.raises(StoreUnavailable, match="acknowledged"):

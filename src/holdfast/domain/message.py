@@ -226,7 +226,12 @@ def thaw_all(bodies: list[bytes]) -> list[Any]:
 
 def is_flat(payload: Any) -> bool:
     """A dict of strings needs no walk: nothing in it can be outside JSON."""
-    return all_flat((payload,))
+    if type(payload) is not dict:
+        return False
+    for key, value in payload.items():
+        if type(key) is not str or type(value) is not str:
+            return False
+    return True
 
 
 def all_flat(payloads: Iterable[Any]) -> bool:

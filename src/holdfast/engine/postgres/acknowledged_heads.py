@@ -6,6 +6,7 @@ are numbered.
 """
 
 import itertools
+from collections.abc import Iterable
 
 SESSIONS_MAX = 20_000
 
@@ -20,15 +21,17 @@ class AcknowledgedHeads:
         self._numbers = itertools.count(1)
         self.count = 0
 
-    def note(self, session: str, head: int) -> None:
-        """This much is there."""
+    def note(self, heads: Iterable[tuple[str, int]]) -> None:
+        """So much of these sessions is there: one acknowledgement for all of them."""
         # what is forgotten is not checked: it is one look less, and never a wrong
         # answer
         if len(self._heads) >= SESSIONS_MAX:
             self._heads = {}
         number = next(self._numbers)
-        self._heads[session] = (head, number)
-        # after the head is there: a reader that sees the number finds what it stands
+        known = self._heads
+        for session, head in heads:
+            known[session] = (head, number)
+        # after the heads are there: a reader that sees the number finds what it stands
         # for
         self.count = number
 

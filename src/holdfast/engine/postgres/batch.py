@@ -186,7 +186,8 @@ class BatchState:
                 write.session not in self.sessions
                 or write.open is not None
                 or write.takes
-                or reply_of(write) is not None
+                or write.pays is not None
+                or write.claim is not None
                 or write.erase is not None
                 or write.blank
                 or write.forget_events
@@ -292,7 +293,7 @@ class BatchState:
             self._accept(row, write, first)
         if write.admits or write.takes:
             self._shift_inbox(row, write, first)
-        if write.owes or reply_of(write) is not None:
+        if write.owes or write.pays is not None or write.claim is not None:
             self._shift_outbox(row, write)
         if write.chunk is not None:
             row.position += 1

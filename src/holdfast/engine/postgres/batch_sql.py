@@ -84,12 +84,16 @@ SESSION: Columns = {
     "parent": Ids,
 }
 LISTED = PLACE | {"key": Blobs, "state": Ints, "active_at": Ints, "unread": Flags}
-_MOVED: Columns = {
-    "l_tenant": Blobs,
-    "l_session": Ids,
-    "l_active_at": Ints,
-    "l_unread": Flags,
+_GROWN: Columns = {
+    "tenant": Blobs,
+    "id": Ids,
+    "was": Ints,
+    "head": Ints,
+    "active_at": Ints,
+    "last_at": Ints,
 }
+_HEARD: Columns = {"tenant": Blobs, "id": Ids, "was": Ints, "position": Ints}
+_LISTED: Columns = {"l_tenant": Blobs, "l_session": Ids, "l_active_at": Ints}
 _APPENDED = {f"e_{name}": kind for name, kind in ENTRY.items()}
 _SPOKEN = {f"e_{name}": kind for name, kind in CHUNK.items()}
 
@@ -147,18 +151,23 @@ def statements(tables: Iterable[Table], stamp: int = 0) -> list[Statement]:
 
 def append(batch: Batch, *, lasting: bool) -> tuple[str, dict[str, Any]]:
     """All of a plain batch in one statement."""
-    sessions = [_activity(batch.moved[id]) for id in sorted(batch.moved)]
-    values = columns(ACTIVITY, sessions)
-    values |= {"stamp": batch.stamp, "lasting": lasting}
-    rows, names, statement = batch.entries, _APPENDED, "append"
+    # sorted: two batches that update the same rows must not do so crosswise
+    moved = [batch.moved[id] for id in sorted(batch.moved)]
+    values: dict[str, Any] = {"stamp": batch.stamp, "lasting": lasting}
     if batch.chunks:
-        rows, names, statement = batch.chunks, _SPOKEN, "append_chunk"
-    if len(rows) == len(batch.moved) == 1:
+        rows, statement = batch.chunks, "append_chunk"
+        values |= columns(_HEARD, list(map(_heard, moved)))
+        values |= columns(_SPOKEN, rows)
+    else:
+        rows, statement = batch.entries, "append"
+        values |= columns(_GROWN, list(map(_grown, moved)))
+        values |= columns(_APPENDED, rows)
+        values |= columns(_LISTED, list(map(_listed, batch.listed.values())))
+    if len(rows) == len(moved) == 1:
         # one row needs no arrays to be taken apart: the server plans and runs it in
         # less time
         statement = statement.replace("append", "append_one")
-    listed = [_listed(row) for row in batch.listed.values()]
-    return statement, values | columns(_MOVED, listed) | columns(names, rows)
+    return statement, values
 
 
 def columns(names: Columns, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -197,5 +206,7 @@ def _shifts(batch: Batch, sessions: dict[str, StampedSession]) -> list[Table]:
 _ACTIVITY = ["stamp" if name == "was" else name for name in ACTIVITY]
 _activity = attrgetter(*_ACTIVITY)
 _turn = attrgetter(*_ACTIVITY, *list(TURN)[len(ACTIVITY) :])
-_listed = attrgetter("tenant", "id", "active_at", "unread")
+_grown = attrgetter("tenant", "id", "stamp", "head", "active_at", "last_at")
+_heard = attrgetter("tenant", "id", "stamp", "position")
+_listed = attrgetter("tenant", "id", "active_at")
 _session = attrgetter(*SESSION)

@@ -419,8 +419,9 @@ class BatchWriter:
         self._attempt = Attempt(batch.stamp, outcomes, sessions, entry, chunk)
 
     def _check_replicated(self) -> None:
-        line = self.connect()
-        if line.unreplicated:
+        # the one that it was committed on
+        line = self._kept.line
+        if line is not None and line.unreplicated:
             line.unreplicated = False
             raise Unreplicated("the wait for other servers was cut short")
 
@@ -429,8 +430,8 @@ class BatchWriter:
         self._check_replicated()
         self._state.settle()
         batch = self._state.batch
-        for row in (*batch.moved.values(), *batch.opened.values()):
-            self._acknowledged.note(row.id, row.head)
+        moved = (*batch.moved.values(), *batch.opened.values())
+        self._acknowledged.note([(row.id, row.head) for row in moved])
         self._tenants.learn((id, row.tenant) for id, row in batch.opened.items())
 
     def _next_stamp(self) -> int:

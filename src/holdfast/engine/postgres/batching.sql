@@ -93,22 +93,22 @@ WHERE tenant = %(tenant)s AND session = %(session)s::uuid AND position = %(posit
 
 -- name: append
 -- The usual batch in one statement, which is one round trip and one transaction: sessions move on, entries are added. It
--- raises unless all of the sessions are as they are remembered.
+-- raises unless all of the sessions are as they are remembered. What is added is unread: a session whose words were all
+-- read when it was remembered is one of those that are listed; one that was read since is not as it is remembered.
 WITH given AS (
     SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
-                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
-                         %(was_unread)s::boolean[], %(unread)s::boolean[])
-        AS given (tenant, id, was, head, position, active_at, last_at, was_unread, unread)
+                         %(active_at)s::bigint[], %(last_at)s::bigint[])
+        AS given (tenant, id, was, head, active_at, last_at)
 ), moved AS (
-    UPDATE session SET head = given.head, position = given.position, listed_at = given.active_at,
-                       last_at = given.last_at, stamp = %(stamp)s::bigint, unread = given.unread
+    UPDATE session SET head = given.head, listed_at = given.active_at, last_at = given.last_at, stamp = %(stamp)s::bigint,
+                       unread = true
     FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
-                 AND session.unread = given.was_unread
+                 AND (session.unread OR session.id = ANY (%(l_session)s::uuid[]))
     RETURNING 1
 ), listed AS (
-    UPDATE activity SET active_at = given.active_at, unread = given.unread
-    FROM unnest(%(l_tenant)s::bytea[], %(l_session)s::uuid[], %(l_active_at)s::bigint[], %(l_unread)s::boolean[])
-         AS given (tenant, session, active_at, unread)
+    UPDATE activity SET active_at = given.active_at, unread = true
+    FROM unnest(%(l_tenant)s::bytea[], %(l_session)s::uuid[], %(l_active_at)s::bigint[])
+         AS given (tenant, session, active_at)
     WHERE activity.tenant = given.tenant AND activity.session = given.session
 ), said AS (
     INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body)
@@ -122,23 +122,14 @@ SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END),
 FROM moved;
 
 -- name: append_chunk
--- The same for what is being said.
+-- The same for what is being said, of which nothing shows in lists.
 WITH given AS (
-    SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(head)s::bigint[],
-                         %(position)s::bigint[], %(active_at)s::bigint[], %(last_at)s::bigint[],
-                         %(was_unread)s::boolean[], %(unread)s::boolean[])
-        AS given (tenant, id, was, head, position, active_at, last_at, was_unread, unread)
+    SELECT * FROM unnest(%(tenant)s::bytea[], %(id)s::uuid[], %(was)s::bigint[], %(position)s::bigint[])
+        AS given (tenant, id, was, position)
 ), moved AS (
-    UPDATE session SET head = given.head, position = given.position, listed_at = given.active_at,
-                       last_at = given.last_at, stamp = %(stamp)s::bigint, unread = given.unread
+    UPDATE session SET position = given.position, stamp = %(stamp)s::bigint
     FROM given WHERE session.tenant = given.tenant AND session.id = given.id AND session.stamp = given.was
-                 AND session.unread = given.was_unread
     RETURNING 1
-), listed AS (
-    UPDATE activity SET active_at = given.active_at, unread = given.unread
-    FROM unnest(%(l_tenant)s::bytea[], %(l_session)s::uuid[], %(l_active_at)s::bigint[], %(l_unread)s::boolean[])
-         AS given (tenant, session, active_at, unread)
-    WHERE activity.tenant = given.tenant AND activity.session = given.session
 ), said AS (
     INSERT INTO journal (tenant, session, position, turn, message, idx, body)
     SELECT * FROM unnest(%(e_tenant)s::bytea[], %(e_session)s::uuid[], %(e_position)s::bigint[], %(e_turn)s::bigint[],
@@ -149,16 +140,15 @@ SELECT 1 / (CASE WHEN count(*) = cardinality(%(id)s::uuid[]) THEN 1 ELSE 0 END),
 FROM moved;
 
 -- name: append_one
--- The same for one entry: a session is found by its key sooner than it is joined to an array of one.
+-- As `append`, for one entry: a session is found by its key sooner than it is joined to an array of one.
 WITH moved AS (
-    UPDATE session SET head = (%(head)s::bigint[])[1], position = (%(position)s::bigint[])[1],
-                       listed_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
-                       stamp = %(stamp)s::bigint, unread = (%(unread)s::boolean[])[1]
+    UPDATE session SET head = (%(head)s::bigint[])[1], listed_at = (%(active_at)s::bigint[])[1],
+                       last_at = (%(last_at)s::bigint[])[1], stamp = %(stamp)s::bigint, unread = true
     WHERE tenant = (%(tenant)s::bytea[])[1] AND id = (%(id)s::uuid[])[1] AND stamp = (%(was)s::bigint[])[1]
-      AND unread = (%(was_unread)s::boolean[])[1]
+      AND (unread OR id = ANY (%(l_session)s::uuid[]))
     RETURNING 1
 ), listed AS (
-    UPDATE activity SET active_at = (%(l_active_at)s::bigint[])[1], unread = (%(l_unread)s::boolean[])[1]
+    UPDATE activity SET active_at = (%(l_active_at)s::bigint[])[1], unread = true
     WHERE tenant = (%(l_tenant)s::bytea[])[1] AND session = (%(l_session)s::uuid[])[1]
 ), said AS (
     INSERT INTO entry (tenant, session, seq, kind, turn, id, at, note, body)
@@ -171,17 +161,11 @@ SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END),
 FROM moved;
 
 -- name: append_one_chunk
--- The same for one chunk.
+-- As `append_chunk`, for one chunk.
 WITH moved AS (
-    UPDATE session SET head = (%(head)s::bigint[])[1], position = (%(position)s::bigint[])[1],
-                       listed_at = (%(active_at)s::bigint[])[1], last_at = (%(last_at)s::bigint[])[1],
-                       stamp = %(stamp)s::bigint, unread = (%(unread)s::boolean[])[1]
+    UPDATE session SET position = (%(position)s::bigint[])[1], stamp = %(stamp)s::bigint
     WHERE tenant = (%(tenant)s::bytea[])[1] AND id = (%(id)s::uuid[])[1] AND stamp = (%(was)s::bigint[])[1]
-      AND unread = (%(was_unread)s::boolean[])[1]
     RETURNING 1
-), listed AS (
-    UPDATE activity SET active_at = (%(l_active_at)s::bigint[])[1], unread = (%(l_unread)s::boolean[])[1]
-    WHERE tenant = (%(l_tenant)s::bytea[])[1] AND session = (%(l_session)s::uuid[])[1]
 ), said AS (
     INSERT INTO journal (tenant, session, position, turn, message, idx, body)
     VALUES ((%(e_tenant)s::bytea[])[1], (%(e_session)s::uuid[])[1], (%(e_position)s::bigint[])[1],

@@ -180,7 +180,10 @@ class PostgresEngine(EngineReads):
         return [ticket.result() for ticket in tickets]
 
     def submit(self, commit: Commit) -> WriterTicket:
-        return self._checked().submit(commit)
+        # Asked without a call: every commit comes by here.
+        if self._forked or self.read_only:
+            self._checked()
+        return self._writer_pool.submit(commit)
 
     def _checked(self) -> WriterPool:
         self._check_fork()

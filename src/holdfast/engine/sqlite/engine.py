@@ -109,7 +109,9 @@ class SqliteEngine(SqliteReads):
         return [ticket.result() for ticket in tickets]
 
     def submit(self, commit: Commit) -> WriterTicket:
-        self._check_fork()
+        # Asked without a call: every commit comes by here.
+        if self._forked:
+            self._check_fork()
         return self._writer.submit(commit)
 
     def scrub(self) -> None:

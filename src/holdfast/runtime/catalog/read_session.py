@@ -5,6 +5,7 @@ read takes away nothing but itself (I-25).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from holdfast.domain.entry import Entry
@@ -26,8 +27,9 @@ def context(
     session: SessionLog, format: str, *, prefill: bool = False
 ) -> Plan[Context]:
     """What the model sees, in this format."""
-    yield from settle_to_read(session)
-    return (yield from read(lambda: session.context(format, prefill=prefill)))
+    state = yield from settle_to_read(session)
+    make = partial(session.context, format, prefill=prefill, head=state.head)
+    return (yield from read(make))
 
 
 def calls(session: SessionLog) -> Plan[list[ToolCall]]:

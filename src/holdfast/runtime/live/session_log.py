@@ -210,7 +210,7 @@ class SessionLog:
                 place = located(error, self.engine.where, self.id, self.page)
                 raise place from error
 
-    def _up_to_date(self) -> Log:
+    def _up_to_date(self, head: int | None = None) -> Log:
         self._forget_what_was_erased()
         if self._derived.is_torn:
             self._forget()
@@ -218,6 +218,8 @@ class SessionLog:
         # put another one there.
         known = self._derived
         is_warm = known.begun
+        if is_warm and head is not None and known.log.head >= head:
+            return known.log
         if not known.begun:
             self._begin(known)
         while page := self.page(known.log.head):
@@ -324,13 +326,17 @@ class SessionLog:
                 return past.base if past.base <= (stretch.upto or 0) else 0
         return 0
 
-    def context(self, format: str, *, prefill: bool = False) -> Context:
-        """What the model sees now, in this format."""
-        return self._located(lambda: self._context(format, prefill))
+    def context(
+        self, format: str, *, prefill: bool = False, head: int | None = None
+    ) -> Context:
+        """What the model sees now, in this format. `head` is where the log ended a moment ago, for
+        a caller that has just read the state: a log that is known so far is not asked for again.
+        """
+        return self._located(lambda: self._context(format, prefill, head))
 
-    def _context(self, format: str, prefill: bool) -> Context:
+    def _context(self, format: str, prefill: bool, head: int | None) -> Context:
         # Not by `log`: whoever calls this has the lock, and locates what can't be read.
-        log = self._up_to_date()
+        log = self._up_to_date(head)
         context = self.contexts.make(log, format, prefill=prefill)
         self.learned = log.head
         return context

@@ -185,11 +185,13 @@ def bearable(error: BaseException) -> BaseException:
 
 
 def _wait(request: Any, deadline: Deadline | None = None) -> Any:
-    if isinstance(request, Read | Await):
+    # By its class: whoever waits for the store comes by here.
+    kind = type(request)
+    if kind is Read or kind is Await:
         return request.work()
-    if isinstance(request, Pause):
+    if kind is Pause:
         return _news(request)
-    if isinstance(request, Listen):
+    if kind is Listen:
         request.news.told.wait(request.seconds)
         return None
     if deadline is not None:

@@ -21,6 +21,11 @@ _NULL = _size(-1)
 _MEMO_MAX = 20_000
 
 
+@lru_cache
+def _empty(element: int) -> bytes:
+    return _HEAD.pack(0, 0, element, 0, 0)[:12]
+
+
 class Array(list[Any]):
     """Values of one type, or None."""
 
@@ -30,7 +35,7 @@ class Array(list[Any]):
     def encoded(self) -> bytes:
         """As the server takes it."""
         if not self:
-            return _HEAD.pack(0, 0, self.element, 0, 0)[:12]
+            return _empty(self.element)
         # rare: most columns have a value in every row, and are packed in one call
         if None in self:
             packed = b"".join(
