@@ -139,19 +139,21 @@ def moved_through(fits: Fits, nth: int, path: Path, place: str) -> bool:
 @pytest.mark.parametrize(
     "fits, step",
     [
-        pytest.param(answers("COMMIT"), 9, id="an answer to COMMIT"),
+        pytest.param(answers("COMMIT"), 5, id="an answer to COMMIT"),
         pytest.param(any_answer, 41, id="any answer"),
     ],
 )
 def test_an_answer_that_is_lost_loses_nothing_and_doubles_nothing(
     path: Path, databases: Callable[..., str], fits: Fits, step: int
 ) -> None:
-    """At every place with HOLDFAST_EXPLORE, at every so many in an ordinary run."""
+    """At every place with HOLDFAST_EXPLORE, at every so many in an ordinary run. How many there are
+    depends on how many commits the writer finds waiting for it.
+    """
     places = itertools.takewhile(
         lambda nth: moved_through(fits, nth, path, databases(schema=True)),
         itertools.count(2, 1 if EXPLORE else step),
     )
-    assert len(list(places)) > 2, "the copy is long enough to be worth it"
+    assert len(list(places)) > 1, "the copy is long enough to be worth it"
 
 
 COPY = """
