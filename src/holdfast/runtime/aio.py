@@ -16,6 +16,7 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.reset_policy import Policy
 from holdfast.domain.turn import ToolCall
 from holdfast.engine.address import shown
+from holdfast.engine.late_import import loading
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.catalog import maintenance, read_session
@@ -135,8 +136,9 @@ class AsyncSession:
         loses nothing and doubles nothing.
         """
         # loaded by those who record: most programs don't
-        from holdfast.domain.record.memory import Memory
-        from holdfast.runtime.changes.record import record
+        with loading(self._log.engine.where):
+            from holdfast.domain.record.memory import Memory
+            from holdfast.runtime.changes.record import record
 
         self._memory = self._memory or Memory()
         return arun(record(self._log, self._memory, messages, format=format))
@@ -246,7 +248,8 @@ class AsyncSession:
         """Puts a summary in the place of all but the last turns; a function that gives it may be a
         coroutine function. In one's own running turn, too; see `Session.compact`.
         """
-        from holdfast.runtime.changes.compact import compact
+        with loading(self._log.engine.where):
+            from holdfast.runtime.changes.compact import compact
 
         return arun(compact(self._log, summary, keep_turns=keep_turns))
 

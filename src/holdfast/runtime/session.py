@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.arguments import OnBusy
 from holdfast.domain.entry import Entry
 from holdfast.domain.turn import ToolCall
+from holdfast.engine.late_import import loading
 from holdfast.runtime.border import bordered
 from holdfast.runtime.catalog import read_session
 from holdfast.runtime.changes.append import append, append_all, instructions, label
@@ -114,8 +115,9 @@ class Session:
         loses nothing and doubles nothing.
         """
         # loaded by those who record: most programs don't
-        from holdfast.domain.record.memory import Memory
-        from holdfast.runtime.changes.record import record
+        with loading(self._log.engine.where):
+            from holdfast.domain.record.memory import Memory
+            from holdfast.runtime.changes.record import record
 
         self._memory = self._memory or Memory()
         return run(record(self._log, self._memory, messages, format=format))
@@ -215,7 +217,8 @@ class Session:
         calls, and the turn goes on: that turn is the last one, so `keep_turns=0` cuts inside it.
         """
         # Loaded when it is used, as `record` is.
-        from holdfast.runtime.changes.compact import compact
+        with loading(self._log.engine.where):
+            from holdfast.runtime.changes.compact import compact
 
         return run(compact(self._log, summary, keep_turns=keep_turns))
 

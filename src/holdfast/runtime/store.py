@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.reset_policy import Policy
+from holdfast.engine.late_import import loading
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.changes.open_session import (
     find_session,
@@ -132,7 +133,8 @@ class Store:
         """
         # Here and below, what only some programs ask for is loaded when it is asked
         # for: one that only takes turns starts sooner.
-        from holdfast.runtime.catalog.pending import pending
+        with loading(self._work.engine.where):
+            from holdfast.runtime.catalog.pending import pending
 
         return run(pending(self._work, after=after, limit=limit))
 
@@ -165,7 +167,8 @@ class Store:
         """A page of sessions, newest activity first: those of a key, in a state ("open", "running"
         or "ended"), in which a text was said. `after` is the `next` of the page before.
         """
-        from holdfast.runtime.catalog.list_sessions import sessions
+        with loading(self._work.engine.where):
+            from holdfast.runtime.catalog.list_sessions import sessions
 
         return run(
             sessions(
@@ -193,7 +196,8 @@ class Store:
         the call; in a PostgreSQL store that was opened read-only, as of the last time that a store
         open for writing has searched.
         """
-        from holdfast.runtime.catalog.search import search
+        with loading(self._work.engine.where):
+            from holdfast.runtime.catalog.search import search
 
         return run(
             search(
@@ -214,7 +218,8 @@ class Store:
         """Takes all words of a session out of the store, its blobs and the search index included;
         an audit entry stays. With `preview`, tells what that would take.
         """
-        from holdfast.runtime.changes.erase import erase
+        with loading(self._work.engine.where):
+            from holdfast.runtime.changes.erase import erase
 
         return run(erase(self._work, session_id, preview=preview))
 
@@ -223,19 +228,22 @@ class Store:
         accepted; with `preview` it only tells which ones. Called again, it goes on where it was
         interrupted.
         """
-        from holdfast.runtime.changes.erase import retain
+        with loading(self._work.engine.where):
+            from holdfast.runtime.changes.erase import retain
 
         return run(retain(self._work, days, preview=preview))
 
     def info(self) -> "StoreInfo":
         """What is in this store and how large it is, all tenants together; cheap."""
-        from holdfast.runtime.catalog.maintenance import info
+        with loading(self._work.engine.where):
+            from holdfast.runtime.catalog.maintenance import info
 
         return run(info(self._work.engine))
 
     def check(self) -> "list[Problem]":
         """Looks for damage and broken promises in the whole store, and changes nothing."""
-        from holdfast.runtime.catalog.maintenance import check
+        with loading(self._work.engine.where):
+            from holdfast.runtime.catalog.maintenance import check
 
         return run(check(self._work.engine))
 
@@ -243,7 +251,8 @@ class Store:
         """Copies the whole store, as of one moment, to a new file while others write, and verifies
         the copy.
         """
-        from holdfast.runtime.catalog.maintenance import backup
+        with loading(self._work.engine.where):
+            from holdfast.runtime.catalog.maintenance import backup
 
         return run(backup(self._work.engine, to))
 

@@ -16,6 +16,7 @@ import apsw
 from holdfast.domain.accepted_events import event_name
 from holdfast.domain.entry import Entry
 from holdfast.engine.blobs import is_skeleton, join, name_of, names_in, text_of
+from holdfast.engine.late_import import loading
 from holdfast.engine.named_sql import Row, Rows, Values
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
@@ -213,7 +214,8 @@ class SqliteReads(EngineReads):
         """All sessions of these tenants, without an index: what a list of them may leave out, or
         tell wrong.
         """
-        from holdfast.engine.sqlite.maintenance.roll import call_roll
+        with loading(self.where):
+            from holdfast.engine.sqlite.maintenance.roll import call_roll
 
         with self._alone() as reader:
             return call_roll(reader, set(tenants))
@@ -245,19 +247,22 @@ class SqliteReads(EngineReads):
     # Upkeep: on the caller's thread, with a connection for the time it takes.
 
     def info(self) -> StoreInfo:
-        from holdfast.engine.sqlite.maintenance.sizes import info
+        with loading(self.where):
+            from holdfast.engine.sqlite.maintenance.sizes import info
 
         with self._alone() as reader:
             return info(reader, self.where)
 
     def check(self) -> list[Problem]:
-        from holdfast.engine.sqlite.maintenance.check import check
+        with loading(self.where):
+            from holdfast.engine.sqlite.maintenance.check import check
 
         with self._alone() as reader:
             return check(reader, self.where)
 
     def backup(self, to: str) -> Backup:
-        from holdfast.engine.sqlite.maintenance.backup import backup
+        with loading(self.where):
+            from holdfast.engine.sqlite.maintenance.backup import backup
 
         with self._alone() as reader:
             return backup(reader, self.where, to)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.late_import import loading
 from holdfast.engine.sqlite.search.indexer import SqliteIndexer
 from holdfast.engine.sqlite.search.log_source import LogSource
 
@@ -79,7 +80,8 @@ class SqliteSearch:
     def _made(self) -> "SearchIndex":
         with self._gate:
             if self._index is None:
-                from holdfast.engine.sqlite.search.index import SearchIndex
+                with loading(self._path):
+                    from holdfast.engine.sqlite.search.index import SearchIndex
 
                 self._index = SearchIndex(self._path, self._log, lock_s=self._lock_s)
             return self._index
