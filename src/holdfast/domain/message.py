@@ -226,12 +226,7 @@ def thaw_all(bodies: list[bytes]) -> list[Any]:
 
 def is_flat(payload: Any) -> bool:
     """A dict of strings needs no walk: nothing in it can be outside JSON."""
-    if type(payload) is not dict:
-        return False
-    for key, value in payload.items():
-        if type(key) is not str or type(value) is not str:
-            return False
-    return True
+    return all_flat((payload,))
 
 
 def all_flat(payloads: Iterable[Any]) -> bool:

@@ -202,11 +202,12 @@ def _shifts(batch: Batch, sessions: dict[str, StampedSession]) -> list[Table]:
     return tables
 
 
-# what a column is called in a session; `was` is the stamp that it is remembered with
-_ACTIVITY = ["stamp" if name == "was" else name for name in ACTIVITY]
-_activity = attrgetter(*_ACTIVITY)
-_turn = attrgetter(*_ACTIVITY, *list(TURN)[len(ACTIVITY) :])
-_grown = attrgetter("tenant", "id", "stamp", "head", "active_at", "last_at")
-_heard = attrgetter("tenant", "id", "stamp", "position")
+def _of_session(names: Columns) -> Any:
+    """What a session has for these columns; `was` is the stamp that it is remembered with."""
+    return attrgetter(*("stamp" if name == "was" else name for name in names))
+
+
+_activity, _turn = _of_session(ACTIVITY), _of_session(TURN)
+_grown, _heard = _of_session(_GROWN), _of_session(_HEARD)
 _listed = attrgetter("tenant", "id", "active_at")
 _session = attrgetter(*SESSION)

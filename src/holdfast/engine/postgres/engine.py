@@ -182,14 +182,13 @@ class PostgresEngine(EngineReads):
     def submit(self, commit: Commit) -> WriterTicket:
         # Asked without a call: every commit comes by here.
         if self._forked or self.read_only:
-            self._checked()
+            self._insist_on_writing()
         return self._writer_pool.submit(commit)
 
-    def _checked(self) -> WriterPool:
+    def _insist_on_writing(self) -> None:
         self._check_fork()
         if self.read_only:
             raise ReadOnlyStore(where=self.where)
-        return self._writer_pool
 
     def close(self) -> None:
         if not self._forked:
@@ -352,7 +351,7 @@ class PostgresEngine(EngineReads):
     def scrub(self) -> None:
         # an erasure is whole with its transaction: what the server keeps of it, it
         # removes
-        self._checked()
+        self._insist_on_writing()
 
     def info(self) -> StoreInfo:
         return sizes.info(self._read_slowly, self.where, self.replication())

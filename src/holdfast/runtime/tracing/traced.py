@@ -128,7 +128,8 @@ class TracedTurn(RunningTurn):
 
     def close(self) -> None:
         super().close()
-        # One that this process is settling is told with its end.
+        # One that this process is settling is told with its end: whoever seizes a turn first does so
+        # under the fence behind it.
         seizure = (self.session.id, self.number + 1)
         if self.number and not self.session.keeper.is_seizing(seizure):
             self._spans.over(self._key)
