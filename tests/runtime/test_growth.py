@@ -99,5 +99,8 @@ def test_a_decision_costs_the_same_among_many_calls(tmp_path: Path) -> None:
                     for index in range(size)
                 ]
             session.decide(calls[0], True, by="ann")
-            costs.append(work(partial(session.decide, calls[-1], True, by="ann")))
+            # one in some hundred also draws random bytes for the ids of the next ones
+            costs.append(
+                min(work(partial(session.decide, call, True, by="ann")) for call in calls[-3:])
+            )
     assert costs[1] < LEEWAY * costs[0]
