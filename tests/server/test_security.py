@@ -114,7 +114,10 @@ def test_a_scope_is_enough_for_its_routes_and_for_no_others(routes, served):
             continue
         address = re.sub(r"{[\w:]+}", "0000", path)
         for scope in SCOPES:
-            told = server.ask(method, address, _body(path, method), token=tokens[scope])
+            body = _body(path, method)
+            if path == "/v1/turns":
+                body = {**body, "key": scope}  # or the second would wait for the first
+            told = server.ask(method, address, body, token=tokens[scope])
             is_enough = SCOPES.index(scope) >= SCOPES.index(endpoint.scope)
             assert (told.status == 403) != is_enough, (method, path, scope, told)
             if not is_enough:
