@@ -4,6 +4,7 @@
 
 import asyncio
 import json
+import random
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -386,6 +387,51 @@ def test_what_is_told_while_a_follower_reads_is_heard_when_it_listens(session: S
 
 def waiting(news: News) -> Plan[None]:
     yield Listen(news, 10 * LIMIT_S)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_is_told_what_is_new_need_not_look_and_misses_nothing(
+    session: Session, seed: int
+) -> None:
+    """Rows that this process stores come with the news. Whoever hears some of them, and reads the
+    others or reads them again, has each once.
+    """
+    dice = random.Random(seed)
+    log = session._log
+    follower = Follower(log, None)
+    events: list[Event] = []
+    heard = 0
+
+    def look(news: News) -> None:
+        nonlocal heard
+        # now and then it has read what it is told of
+        if dice.random() < 0.3:
+            events.extend(follower.step())
+        rows = news.clear() if dice.random() < 0.8 else []
+        if rows and not follower.behind:
+            heard += len(rows)
+            events.extend(follower.hear(rows))
+        else:
+            events.extend(follower.step())
+
+    with News(log.engine, log.id) as news:
+        for number in range(4):
+            with session.turn(f"question {number}") as turn:
+                if dice.random() < 0.7:
+                    look(news)
+                with turn.stream() as one, turn.stream() as other:
+                    for piece in ("Hel", "lo ", "you", "."):
+                        dice.choice((one, other)).push(piece)
+                        if dice.random() < 0.7:
+                            news.told.wait(LIMIT_S)
+                            look(news)
+            if dice.random() < 0.5:
+                session.append("meanwhile")
+            look(news)
+        while more := follower.step():
+            events.extend(more)
+    assert_each_once(session, events)
+    assert seed or heard
 
 
 def test_a_chunk_is_not_told_before_the_start_of_its_turn(

@@ -80,6 +80,13 @@ class JournalRow(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+NewRows = Sequence[JournalRow] | None
+"""What the journal of a session has got, where nothing else has happened in it; None where anything
+may have.
+"""
+RowsCallback = Callable[[NewRows], None]
+
+
 class Opening(msgspec.Struct, frozen=True, gc=False):
     """A session to be made. With a key it becomes the key's current one if its epoch is the next;
     else refused, `bound`. One that shares the past of another, its `parent`, begins after that
@@ -521,6 +528,11 @@ class Engine(Protocol):
         how to stop. It never blocks. An engine may tell of commits of other processes too; where it
         does not, or can't for a while, a watcher looks by itself every `look_s`. A call is a hint:
         there may be one too many.
+        """
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        """The same, and says with each call what is new, if the engine knows all of it without
+        looking: then whoever has seen what was there before need not look, either.
         """
 
     def scrub(self) -> None:

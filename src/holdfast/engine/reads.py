@@ -18,6 +18,7 @@ from holdfast.engine.protocol import (
     JournalRow,
     OwedReply,
     Pending,
+    RowsCallback,
     SessionState,
     State,
 )
@@ -277,6 +278,9 @@ class EngineReads:
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._watchers.add(session, callback)
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        return self._watchers.add_for_rows(session, callback)
 
 
 def _first(states: list[SessionState]) -> SessionState | None:

@@ -1,24 +1,64 @@
 """Who wants to know about a session: in-process wake-ups, after a commit and never before."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from holdfast.engine.protocol import Commits, writes_in
+from holdfast.engine.protocol import (
+    ChunkWrite,
+    Commits,
+    JournalRow,
+    NewRows,
+    RowsCallback,
+    Write,
+    Written,
+)
 
 Callback = Callable[[], None]
 
 
+def new_rows(commits: Commits, answers: Sequence[Any]) -> Mapping[str, NewRows]:
+    """The sessions that these commits touch, each with the rows that its journal has from them; None
+    where they may have done anything else.
+    """
+    found: dict[str, list[JournalRow] | None] = {}
+    for commit, answer in zip(commits, answers, strict=True):
+        for write in commit:
+            row = _new_row(write, answer) if len(commit) == 1 else None
+            if row is None:
+                found[write.session] = None
+                continue
+            rows = found.setdefault(write.session, [])
+            if rows is not None:
+                rows.append(row)
+    return found
+
+
+def _new_row(write: Write, answer: Any) -> JournalRow | None:
+    """The row that all of this write has become; None if it is more than that, or not known."""
+    if type(write) is not ChunkWrite or type(answer) is not Written:
+        return None
+    said, turn = write.chunk, write.fence or 0
+    return JournalRow(answer.position, turn, said.message, said.index, said.body)
+
+
 class Watchers:
-    """Callbacks by session. A wake-up is a hint: whoever gets one looks for itself."""
+    """Callbacks by session. A wake-up is a hint: whoever gets one looks for itself, unless it is told
+    all there is to see.
+    """
 
     def __init__(self) -> None:
         # whoever is dropped in there stops watching, on the same thread
         self._lock = threading.RLock()
-        self._callbacks: dict[str, dict[object, Callback]] = {}
+        self._callbacks: dict[str, dict[object, RowsCallback]] = {}
 
     def add(self, session: str, callback: Callback) -> Callable[[], None]:
         """Starts telling; returns how to stop."""
+        return self.add_for_rows(session, lambda _: callback())
+
+    def add_for_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        """The same for a callback that is told what is new, where that is known."""
         token = object()
         with self._lock:
             watchers = self._callbacks.setdefault(session, {})
@@ -40,18 +80,23 @@ class Watchers:
         with self._lock:
             return list(self._callbacks)
 
-    def wake(self, commits: Commits) -> None:
-        """Tells those who watch a session that these commits touched."""
+    def wake(self, commits: Commits, answers: Sequence[Any]) -> None:
+        """Tells those who watch a session that these commits touched; the answers are what became of
+        each of them, as far as that is known.
+        """
         # without the lock: most programs watch nothing, and every batch comes by here
         if self._callbacks:
-            self.wake_those({write.session for write in writes_in(commits)})
+            self._tell(new_rows(commits, answers))
 
     def wake_those(self, sessions: Iterable[str]) -> None:
         """Tells those who watch one of these sessions."""
+        self._tell(dict.fromkeys(sessions))
+
+    def _tell(self, sessions: Mapping[str, NewRows]) -> None:
         with self._lock:
             callbacks = [
-                callback
-                for session in sessions
+                partial(callback, rows)
+                for session, rows in sessions.items()
                 for callback in self._callbacks.get(session, {}).values()
             ]
         # outside of the lock: a callback may begin or stop watching

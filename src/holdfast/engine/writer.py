@@ -100,7 +100,7 @@ class Writer:
         where: str,
         *,
         apply: Callable[[Commits], list[Outcome | HoldfastError]],
-        wake: Callable[[Commits], None],
+        wake: Callable[[Commits, Sequence[Any]], None],
         tidy: Callable[[], None],
         finish: Callable[[], None],
     ) -> None:
@@ -179,11 +179,11 @@ class Writer:
         for signal in signals - {None}:
             call_back(signal)
         # after the answers: a follower must not delay the caller that wrote
-        self._wake(commits)
+        self._wake(commits, answers)
         self._tidy()
 
     def _answer_later(self, ticket: WriterTicket, other: WriterTicket) -> None:
         signal = ticket.answer(other._answer)
         if signal is not None:
             call_back(signal)
-        self._wake([ticket.commit])
+        self._wake([ticket.commit], [other._answer])

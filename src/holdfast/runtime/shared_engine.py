@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from holdfast.engine.closed_engine import ClosedEngine
-from holdfast.engine.protocol import Engine
+from holdfast.engine.protocol import Engine, RowsCallback
 from holdfast.engine.wake_signal import Signal
 from holdfast.engine.watchers import Watchers
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
@@ -134,8 +134,11 @@ class TenantEngine:
         return engine
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        stop = self._engine.watch(session, callback)
-        forget = self._watchers.add(session, callback)
+        return self.watch_rows(session, lambda _: callback())
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        stop = self._engine.watch_rows(session, callback)
+        forget = self._watchers.add_for_rows(session, callback)
 
         def end() -> None:
             stop()

@@ -28,6 +28,7 @@ from holdfast.engine.protocol import (
     Outcome,
     OwedReply,
     Pending,
+    RowsCallback,
     SessionState,
     State,
     Ticket,
@@ -302,6 +303,10 @@ class ReferenceEngine:
         with self._lock:
             self._watchers.setdefault(session, []).append(wake)
         return stop
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        """Knows nothing without looking."""
+        return self.watch(session, lambda: callback(None))
 
     def scrub(self) -> None:
         """What is erased here is gone at once."""

@@ -47,6 +47,7 @@ from holdfast.engine.protocol import (
     Commit,
     Commits,
     Outcome,
+    RowsCallback,
     SessionState,
     Tick,
     Waiting,
@@ -168,8 +169,8 @@ class PostgresEngine(EngineReads):
             finish=self._batch_writers[number].close,
         )
 
-    def _wake(self, commits: Commits) -> None:
-        self._watchers.wake(commits)
+    def _wake(self, commits: Commits, answers: Sequence[Any]) -> None:
+        self._watchers.wake(commits, answers)
         self._notifier.note(commits)
         self._indexer.note(commits)
 
@@ -372,7 +373,10 @@ class PostgresEngine(EngineReads):
         )
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        stop = super().watch(session, callback)
+        return self.watch_rows(session, lambda _: callback())
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        stop = super().watch_rows(session, callback)
         self._poller.rouse()
         return stop
 

@@ -30,6 +30,7 @@ from holdfast.engine.protocol import (
     OwedReply,
     Pending,
     Refused,
+    RowsCallback,
     SessionState,
     State,
     Waiting,
@@ -319,6 +320,9 @@ class RemoteEngine:
         )
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._wakes.watch(session, lambda _: callback())
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
         return self._wakes.watch(session, callback)
 
     def close(self) -> None:

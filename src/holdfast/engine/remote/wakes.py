@@ -12,11 +12,12 @@ a while when nobody watches any more: callers who wait for a session watch it ag
 import threading
 from collections.abc import Callable
 
+from holdfast.engine.protocol import RowsCallback
 from holdfast.engine.remote.calls import ServerCalls, Tries, Unanswered
 from holdfast.engine.remote.verbs import PATH, WatchAnswer, WatchAsked
 from holdfast.engine.remote.wire import written
 from holdfast.engine.wake_signal import Signal
-from holdfast.engine.watchers import Callback, Watchers
+from holdfast.engine.watchers import Watchers
 from holdfast.errors import HoldfastError
 
 WAIT_S = 20.0
@@ -40,9 +41,9 @@ class Wakes:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def watch(self, session: str, callback: Callback) -> Callable[[], None]:
+    def watch(self, session: str, callback: RowsCallback) -> Callable[[], None]:
         """Starts telling; returns how to stop."""
-        stop = self.watchers.add(session, callback)
+        stop = self.watchers.add_for_rows(session, callback)
         if not self._closed and session not in self._asked:
             # Its start may have been interrupted.
             if self._thread is None or not self._thread.is_alive():

@@ -17,7 +17,7 @@ A follower listens all the while, also while it reads, so nothing that an engine
 What engines are not told of (`Engine.look_s`) is found by looking.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -114,6 +114,21 @@ class Follower:
                 self.behind = len(rows) == PAGE
                 return events
 
+    def hear(self, rows: Iterable[JournalRow]) -> list[Event]:
+        """The same for one that is not behind and is told what is new: rows of the journal."""
+        events = []
+        for row in rows:
+            if row.turn > self._turn:
+                self.behind = True  # its start was not told yet
+                break
+            # What it has read by itself is told late.
+            if row.position > self._position:
+                self._position = row.position
+                event = self._chunk(row)
+                if event is not None:
+                    events.append(event)
+        return events
+
     def _entry(self, entry: Entry) -> Event:
         self._seq = entry.seq
         if entry.kind == "turn":
@@ -186,8 +201,11 @@ def next_events(
     """The next events, waited for; nothing once the session is over and all of it was told."""
     while True:
         # Before the reading: what comes in while it reads ends the listening at once.
-        news.told.clear()
-        events = yield from read(follower.step)
+        rows = news.clear()
+        if rows and not follower.behind:
+            events = follower.hear(rows)
+        else:
+            events = yield from read(follower.step)
         if events or follower.over:
             return events
         yield Listen(news, session.engine.look_s)

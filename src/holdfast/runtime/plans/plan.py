@@ -17,16 +17,18 @@ The interrupt is what comes out, whatever became of the commit and of the cleani
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-from holdfast.engine.protocol import Engine, Outcome, Ticket
+from holdfast.engine.protocol import Engine, JournalRow, NewRows, Outcome, Ticket
 from holdfast.engine.wake_signal import Signal
 from holdfast.errors import HoldfastError, OperatorNeeded
 from holdfast.runtime.plans.deadline import Deadline, begun
 
 T = TypeVar("T")
 Plan = Generator[Any, Any, T]
+ROWS_KEPT_MAX = 1000
 
 
 class Read(NamedTuple):
@@ -79,14 +81,33 @@ class News:
         self.told = Signal()
         self.then: Callable[[], Any] | None = None
         """Called with the news, from any thread."""
+        self._rows: deque[NewRows] = deque()
         # Last: another thread may call back before this returns.
-        self.close = engine.watch(session, self._tell)
+        self.close = engine.watch_rows(session, self._tell)
 
-    def _tell(self) -> None:
+    def _tell(self, rows: NewRows) -> None:
+        if len(self._rows) >= ROWS_KEPT_MAX:
+            self._rows.clear()
+            rows = None
+        self._rows.append(rows)
         self.told.set()
         then = self.then
         if then is not None:
             then()
+
+    def clear(self) -> list[JournalRow]:
+        """Clears it. What it gives is all that is new; with nothing, that is not known, and whoever
+        wants to know has to look.
+        """
+        self.told.clear()
+        known: list[JournalRow] = []
+        is_known = True
+        with contextlib.suppress(IndexError):
+            while True:
+                rows = self._rows.popleft()
+                is_known = is_known and rows is not None
+                known += rows or ()
+        return known if is_known else []
 
     def __enter__(self) -> "News":
         return self

@@ -405,7 +405,7 @@ async def _something(known: KnownStream, offset: int) -> None:
     log = known.session._log
     with News(log.engine, log.id) as news:
         while True:
-            news.told.clear()
+            news.clear()
             await known.catch_up()
             if known.log.tail > offset or known.log.closed or known.log.deleted:
                 return

@@ -107,7 +107,7 @@ def _waited(session: SessionLog, known: Place, wait_s: float) -> Plan[bool]:
     with News(session.engine, session.id) as news:
         while True:
             # Before the look: what comes in meanwhile ends the listening at once.
-            news.told.clear()
+            news.clear()
             if (yield from _is_other(session, known)):
                 return True
             left = end - session.world.tick()

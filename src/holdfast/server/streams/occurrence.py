@@ -9,6 +9,7 @@ Each has the cursor that a reader resumes from right after it, and the journal's
 two together, followers of one session find out that they are at the same place.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from holdfast.domain import cursor as cursors
@@ -104,6 +105,14 @@ class OccurrenceFollower(Follower):
     def occurrences(self) -> list[Occurrence]:
         """What has happened since the last call; nothing when there is no news."""
         self.step()
+        return self._taken()
+
+    def heard(self, rows: Iterable[JournalRow]) -> list[Occurrence]:
+        """The same for one that is not behind and is told what is new."""
+        self.hear(rows)
+        return self._taken()
+
+    def _taken(self) -> list[Occurrence]:
         found, self._found = self._found, []
         return found
 

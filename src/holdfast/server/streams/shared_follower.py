@@ -177,7 +177,9 @@ class SharedFollower:
             asked_s = look_s(self.session.engine.look_s, len(self._all))
             wait_s = min(asked_s, SETTLE_S) if is_running else asked_s
             await arun(_listening(news, wait_s))
-        news.told.clear()
+        rows = news.clear()
+        if rows and not follower.behind:
+            return follower.heard(rows)
         return await self._all.reads.read(follower.occurrences)
 
     async def _wake(self) -> None:

@@ -5,8 +5,22 @@ import queue
 import threading
 
 from holdfast.domain.entry import Draft
-from holdfast.engine.protocol import Engine, Outcome, Ticket, Written
-from holdfast.testing.conformance.builders import PATIENCE_S, answers, drafts
+from holdfast.engine.protocol import (
+    Chunk,
+    ChunkWrite,
+    Engine,
+    JournalRow,
+    NewRows,
+    Outcome,
+    Ticket,
+    Written,
+)
+from holdfast.testing.conformance.builders import (
+    PATIENCE_S,
+    answers,
+    drafts,
+    mint,
+)
 from holdfast.testing.conformance.laws import Laws
 from holdfast.testing.conformance.tested_session import TestedSession, new_session
 
@@ -141,6 +155,44 @@ def a_watcher_that_was_stopped_is_not_called(
     session.append()
     assert stays.wait(PATIENCE_S)
     assert not stopped.is_set()
+
+
+@LAWS
+def a_watcher_of_rows_is_told_all_that_is_new_or_that_it_has_to_look(
+    engine: Engine, session: TestedSession
+) -> None:
+    told: queue.Queue[NewRows] = queue.Queue()
+    engine.watch_rows(session.id, told.put)
+    turn = session.start()
+    for index in range(3):
+        chunk = Chunk(mint(), index, b"word")
+        write = ChunkWrite(session.id, fence=turn, chunk=chunk)
+        assert isinstance(engine.commit([(write,)])[0], Written)
+    kept = session.journal()
+    session.finish(turn)
+    heard: list[JournalRow] = []
+    looks = 0
+    # Each of the three is told, or was seen by a look; a turn that begins or ends is never a row.
+    while len(heard) < 3 and looks < 5:
+        rows = told.get(timeout=PATIENCE_S)
+        looks += rows is None
+        heard += rows or ()
+    assert heard == [row for row in kept if row in heard]
+
+
+@LAWS
+def what_is_more_than_a_row_is_not_told_as_one(
+    engine: Engine, session: TestedSession
+) -> None:
+    turn = session.start()
+    session.speak(turn)
+    told: queue.Queue[NewRows] = queue.Queue()
+    engine.watch_rows(session.id, told.put)
+    session.append(fence=turn)
+    while (rows := told.get(timeout=PATIENCE_S)) is not None:
+        assert list(rows) == session.journal(), (
+            "a call for the row before was under way"
+        )
 
 
 @LAWS
