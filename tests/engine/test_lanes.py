@@ -45,7 +45,7 @@ def _writer(lane: int, apply: Apply) -> Writer:
     return Writer(
         f"lane {lane}",
         apply=apply,
-        wake=lambda commits: None,
+        wake=lambda commits, answers: None,
         tidy=lambda: None,
         finish=lambda: None,
     )

@@ -24,7 +24,7 @@ from holdfast.domain.cursor import Cursor
 from holdfast.engine.protocol import Write
 from holdfast.errors import CursorExpired, TurnInterrupted
 from holdfast.runtime.live.follow import PAGE, Follower
-from holdfast.runtime.plans.plan import Listen, News, Plan, run
+from holdfast.runtime.plans.plan import ROWS_KEPT_MAX, Listen, News, Plan, run
 from holdfast.runtime.plans.plan_asyncio import arun
 from thorough import examples
 
@@ -387,6 +387,31 @@ def test_what_is_told_while_a_follower_reads_is_heard_when_it_listens(session: S
 
 def waiting(news: News) -> Plan[None]:
     yield Listen(news, 10 * LIMIT_S)
+
+
+def test_rows_of_a_turn_whose_start_was_not_told_are_looked_up(session: Session) -> None:
+    """I-15: of two commits, the news of the second may come first."""
+    log = session._log
+    follower = Follower(log, None)
+    events = follower.step()
+    with session.turn("question") as turn, turn.stream() as stream:
+        stream.push("Hello")
+        rows = log.engine.journal(session.id, after=0, limit=10)
+        assert not follower.behind
+        assert follower.hear(rows) == [] and follower.behind
+        events += follower.step()
+        assert [event.text for event in events if event.text] == ["question", "Hello"]
+
+
+def test_news_that_nobody_takes_are_not_kept_without_end(session: Session) -> None:
+    log = session._log
+    with session.turn("question") as turn, turn.stream() as stream:
+        with News(log.engine, log.id) as news:
+            for _ in range(ROWS_KEPT_MAX + 10):
+                stream.push("a")
+            news.told.wait(LIMIT_S)
+            assert len(news._rows) <= ROWS_KEPT_MAX
+            assert news.clear() == [], "some of them are gone: it has to look"
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -127,11 +127,12 @@ class _Spy:
     """Which followers read the store, and how often a session was watched."""
 
     def __init__(self, monkeypatch):
-        self.readers, self.watched = set(), 0
+        self.readers, self.reads, self.watched = set(), [], 0
         read, watch = OccurrenceFollower.occurrences, News.__init__
 
         def reading(follower):
             self.readers.add(follower)
+            self.reads.append(follower)
             return read(follower)
 
         def watching(news, *args):
@@ -164,6 +165,36 @@ def test_readers_of_one_session_share_one_watcher_and_one_reading(tmp_path, monk
             reader.close()
         assert len(spy.readers) == 1, "somebody read by itself"
         assert spy.watched == 1
+
+
+@pytest.mark.slow
+def test_what_this_server_stores_is_handed_on_and_not_read_back(tmp_path, monkeypatch):
+    with in_thread(tmp_path / "s.db") as (port, token):
+        turn = ask(port, token, "POST", "/v1/turns", {"key": "k", "message": "Hi"}).done
+        path = f"/v1/turns/{turn['id']}/streams"
+        message = ask(port, token, "POST", path, {}).done["message_id"]
+        stream = f"/v1/sessions/{turn['session_id']}/stream"
+        readers = [EventReader(port, token, stream) for _ in range(2)]
+
+        def say(number):
+            said = {"index": number, "chunks": [f"{number} "]}
+            ask(port, token, "POST", f"{path}/{message}", said).done  # noqa: B018
+
+        for reader in readers:
+            reader.take(3)
+        say(0)
+        for reader in readers:
+            assert [each.event for each in reader.take(2)] == ["open", "chunk"]
+        spy = _Spy(monkeypatch)
+        monkeypatch.setattr(shared_follower, "look_s", lambda *_: 3600)
+        for number in range(1, 20):
+            say(number)
+            for reader in readers:
+                assert reader.take(1)[0].data["text"] == f"{number} "
+        # Whoever looks whether the turn is still alive does so once a second.
+        assert len(spy.reads) < 10, "it was read back"
+        for reader in readers:
+            reader.close()
 
 
 @pytest.mark.slow

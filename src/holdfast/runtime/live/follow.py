@@ -14,7 +14,8 @@ makes sense. The journal still holds rows of turns that are over: a turn begins 
 it has ended, with all that it said in the log.
 
 A follower listens all the while, also while it reads, so nothing that an engine tells is missed.
-What engines are not told of (`Engine.look_s`) is found by looking.
+Chunks that this process stores come with the news (`hear`); all else is read. What engines are not
+told of (`Engine.look_s`) is found by looking.
 """
 
 from collections.abc import Iterable, Iterator

@@ -217,7 +217,7 @@ async def _landed(ticket: Ticket, deadline: Deadline | None) -> Any:
 async def _heard(news: News, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     here = asyncio.Event()
-    news.then = partial(_news_for(loop).tell, here)
+    news.then = partial(_news_for(loop).tell, here.set)
     try:
         # looked at after saying how to tell: one of the two sees the other
         if not news.told.is_set():
@@ -241,12 +241,12 @@ class _BatchNews:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._told: deque[asyncio.Event] = deque()
+        self._told: deque[Callable[[], Any]] = deque()
         self._is_called = False
 
-    def tell(self, here: asyncio.Event) -> None:
-        """From any thread."""
-        self._told.append(here)
+    def tell(self, callback: Callable[[], Any]) -> None:
+        """From any thread: it is called on the loop."""
+        self._told.append(callback)
         if not self._is_called:
             self._is_called = True
             try:
@@ -260,7 +260,7 @@ class _BatchNews:
         self._is_called = False
         try:
             while self._told:
-                self._told.popleft().set()
+                self._told.popleft()()
         except BaseException:
             self._loop.call_soon(self._drain)
             raise
@@ -273,6 +273,11 @@ def _news_for(loop: asyncio.AbstractEventLoop) -> _BatchNews:
         news = _BatchNews(loop)
         loop._holdfast_news = news  # type: ignore[attr-defined]
     return news
+
+
+def on_this_loop(callback: Callable[[], Any]) -> Callable[[], None]:
+    """What other threads call to have this called on the running loop, soon."""
+    return partial(_news_for(asyncio.get_running_loop()).tell, callback)
 
 
 class _BatchAnswers:

@@ -1,10 +1,11 @@
 """One follower of the store for all readers of a session.
 
-    store ──watch──► SharedFollower ──► the last occurrences ──► reader, reader, reader …
+    store ──news───► SharedFollower ──► the last occurrences ──► reader, reader, reader …
                                             ▲ joins where it is
     store ◄──reads by itself── a reader that is behind
 
-A thousand readers of one session are one watcher and one reading of what is new. Each has an index
+A thousand readers of one session are one watcher and one reading of what is new. Chunks that are
+said through this process come with the news, and are not read at all. Each reader has an index
 into the occurrences that are kept, and nothing else: no queue grows for one that is slow. A reader
 that is behind what is kept, or has just come, reads the store by itself, until it stands where the
 shared follower has stood (`Occurrence.place`); from there on it takes what the others take. What it
@@ -19,10 +20,11 @@ All of it happens on the event loop; only the store's own calls come from other 
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from functools import partial
 
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.plans.plan import Listen, News, Plan, read
-from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.plans.plan import News, read
+from holdfast.runtime.plans.plan_asyncio import arun, on_this_loop
 from holdfast.runtime.turns.recovery import settle_to_read
 from holdfast.server.streams.gathered_reads import GatheredReads
 from holdfast.server.streams.occurrence import (
@@ -125,6 +127,9 @@ class SharedFollower:
         self.readers: dict[asyncio.Event, None] = {}
         self.failure: Exception | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_running = self._is_idle = False
+        self._look = asyncio.Event()
+        self._next_at = 0.0
 
     def join(self, woken: asyncio.Event) -> None:
         """One more reader; `woken` is set when there is something new."""
@@ -144,43 +149,76 @@ class SharedFollower:
         try:
             await self._follow_on()
         except Exception as error:
-            # Each reader is told: it comes back, and then it is tried anew.
-            self.failure = error
-            self._all.forget(self)
-            for woken in self.readers:
-                woken.set()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        # Each reader is told: it comes back, and then it is tried anew.
+        self.failure = error
+        self._all.forget(self)
+        for woken in self.readers:
+            woken.set()
 
     async def _follow_on(self) -> None:
         session = self.session
         state = await arun(read(session.state))
         follower = await arun(read(lambda: from_seq(session, state.head)))
         self.kept.add((), follower.place)
-        is_running, settled_at = state.turn is not None, session.world.tick()
+        self._is_running, settled_at = state.turn is not None, session.world.tick()
         with News(session.engine, session.id) as news:
+            news.then = on_this_loop(partial(self._hear, follower, news))
             while True:
-                found = await self._next(follower, news, is_running)
+                found = await self._next(follower, news)
                 if found:
-                    is_running = runs_after(found, is_running)
-                    self.kept.add(found, follower.place)
+                    self._keep(found, follower)
                     await self._wake()
                     await asyncio.sleep(pace_s(len(self.readers)))
-                elif is_running and session.world.tick() - settled_at > SETTLE_S:
+                elif self._is_running and session.world.tick() - settled_at > SETTLE_S:
                     await arun(settle_to_read(session))
                     settled_at = session.world.tick()
 
-    async def _next(
-        self, follower: OccurrenceFollower, news: News, is_running: bool
-    ) -> list[Occurrence]:
+    async def _next(self, follower: OccurrenceFollower, news: News) -> list[Occurrence]:
         if not (follower.behind or news.told.is_set()):
             # Rows that say nothing to anybody may have been passed.
             self.kept.add((), follower.place)
             asked_s = look_s(self.session.engine.look_s, len(self._all))
-            wait_s = min(asked_s, SETTLE_S) if is_running else asked_s
-            await arun(_listening(news, wait_s))
+            await self._idle(min(asked_s, SETTLE_S) if self._is_running else asked_s)
         rows = news.clear()
         if rows and not follower.behind:
             return follower.heard(rows)
         return await self._all.reads.read(follower.occurrences)
+
+    async def _idle(self, seconds: float) -> None:
+        self._look.clear()
+        self._is_idle = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._look.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._is_idle = False
+
+    def _hear(self, follower: OccurrenceFollower, news: News) -> None:
+        """There are news. If they are rows, a few readers are told at once: most news are such, and
+        waking a task for them would cost more than they do.
+        """
+        now = asyncio.get_running_loop().time()
+        is_due = now >= self._next_at and len(self.readers) <= WOKEN_AT_ONCE
+        rows = news.clear() if self._is_idle and is_due else []
+        if rows:
+            self._next_at = now + PACE_S
+            try:
+                self._keep(follower.heard(rows), follower)
+            except Exception as error:
+                self._fail(error)
+            for woken in self.readers:
+                woken.set()
+        if follower.behind or not rows:
+            self._look.set()
+
+    def _keep(self, found: list[Occurrence], follower: OccurrenceFollower) -> None:
+        self._is_running = runs_after(found, self._is_running)
+        self.kept.add(found, follower.place)
 
     async def _wake(self) -> None:
         for number, woken in enumerate(list(self.readers), 1):
@@ -188,10 +226,6 @@ class SharedFollower:
             if number % WOKEN_AT_ONCE == 0:
                 # Those that were woken write now, and so does whoever else has something to do.
                 await asyncio.sleep(0)
-
-
-def _listening(news: News, seconds: float) -> Plan[None]:
-    yield Listen(news, seconds)
 
 
 class SharedFollowers:
@@ -240,6 +274,8 @@ class StreamReader:
         self._last: Occurrence | None = None
         self._has_ended = follower.over
         self._woken = asyncio.Event()
+        self._until = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
         self._is_leaving = False
         self.over = False
         """Whether nothing more will come: the session has ended, or the reader is to leave."""
@@ -249,6 +285,8 @@ class StreamReader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._shared is not None:
             self._shared.leave(self._woken)
 
@@ -261,7 +299,8 @@ class StreamReader:
         """What has happened since the last call; nothing if nothing does for so long, or once it is
         over.
         """
-        until = asyncio.get_running_loop().time() + wait_s
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + wait_s
         while not self.over:
             self._woken.clear()
             found = await self._found()
@@ -272,12 +311,20 @@ class StreamReader:
             self.over = self._is_leaving or self._has_ended
             if self.over:
                 break
-            try:
-                async with asyncio.timeout_at(until):
-                    await self._woken.wait()
-            except TimeoutError:
+            if loop.time() >= self._until:
                 break
+            if self._alarm is None:
+                self._alarm = loop.call_at(self._until, self._ring, loop)
+            await self._woken.wait()
         return []
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        # One alarm for many waits: most are over long before, and the next has more time.
+        self._alarm = None
+        if loop.time() >= self._until:
+            self._woken.set()
+        else:
+            self._alarm = loop.call_at(self._until, self._ring, loop)
 
     async def _found(self) -> list[Occurrence]:
         assert self._shared is not None
