@@ -95,8 +95,8 @@ class News:
         if then is not None:
             then()
 
-    def clear(self) -> list[JournalRow]:
-        """Clears it. What it gives is all that is new; with nothing, that is not known, and whoever
+    def clear(self) -> list[JournalRow] | None:
+        """Clears it. What it gives is all that is new; None, when that is not known, and whoever
         wants to know has to look.
         """
         self.told.clear()
@@ -107,7 +107,7 @@ class News:
                 rows = self._rows.popleft()
                 is_known = is_known and rows is not None
                 known += rows or ()
-        return known if is_known else []
+        return known if is_known else None
 
     def __enter__(self) -> "News":
         return self

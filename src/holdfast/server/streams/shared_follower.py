@@ -202,9 +202,11 @@ class SharedFollower:
         """There are news. If they are rows, a few readers are told at once: most news are such, and
         waking a task for them would cost more than they do.
         """
+        if not self._is_idle:
+            return  # it looks for news before it is
         now = asyncio.get_running_loop().time()
         is_due = now >= self._next_at and len(self.readers) <= WOKEN_AT_ONCE
-        rows = news.clear() if self._is_idle and is_due else []
+        rows = news.clear() if is_due else None
         if rows:
             self._next_at = now + PACE_S
             try:
@@ -213,7 +215,7 @@ class SharedFollower:
                 self._fail(error)
             for woken in self.readers:
                 woken.set()
-        if follower.behind or not rows:
+        if follower.behind or rows is None:
             self._look.set()
 
     def _keep(self, found: list[Occurrence], follower: OccurrenceFollower) -> None:
