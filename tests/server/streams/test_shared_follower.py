@@ -221,3 +221,24 @@ def test_a_reader_that_falls_behind_what_is_kept_reads_by_itself(tmp_path, monke
         reading[0].join(60)
         assert words(seen)[message] == "".join(f"{number} " for number in range(200))
         assert len({event.id for event in seen}) == len(seen)
+
+
+@pytest.mark.slow
+def test_a_fork_that_shares_the_closing_of_its_parent_goes_on(tmp_path):
+    with in_thread(tmp_path / "s.db") as (port, token):
+
+        def post(path, body=None):
+            return ask(port, token, "POST", path, body).done
+
+        parent = post("/v1/sessions", {"key": "k"})["id"]
+        post(f"/v1/sessions/{parent}/messages", {"message": "Hi"})
+        post(f"/v1/sessions/{parent}/end", {"reason": "done"})
+        fork = post(f"/v1/sessions/{parent}/fork", {})["id"]
+        with EventReader(port, token, f"/v1/sessions/{fork}/stream") as reader:
+            shared = reader.until(lambda event: event.data.get("kind") == "fork")
+            assert "closed" in [event.data.get("kind") for event in shared]
+            for number in range(3):
+                post(f"/v1/sessions/{fork}/messages", {"message": f"{number}"})
+                assert reader.take(1)[0].data["text"] == f"{number}"
+            post(f"/v1/sessions/{fork}/end", {"reason": "done"})
+            assert [event.event for event in reader.all()][-1] == "end"
