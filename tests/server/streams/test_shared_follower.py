@@ -6,6 +6,7 @@ import pytest
 
 import holdfast
 from event_reader import EventReader, words
+from holdfast.runtime.live.follow import PAGE
 from holdfast.runtime.plans.plan import News
 from holdfast.server.streams import shared_follower
 from holdfast.server.streams.occurrence import (
@@ -225,20 +226,20 @@ def test_a_reader_that_falls_behind_what_is_kept_reads_by_itself(tmp_path, monke
 
 @pytest.mark.slow
 def test_a_fork_that_shares_the_closing_of_its_parent_goes_on(tmp_path):
+    with holdfast.open(tmp_path / "s.db") as store:
+        parent = store.session("k")
+        # More than a reader is told first: what follows is told as it is found.
+        parent.append_all([f"{number}" for number in range(PAGE)])
+        parent.end("done")
+        fork = parent.fork().id
+    path = f"/v1/sessions/{fork}"
     with in_thread(tmp_path / "s.db") as (port, token):
-
-        def post(path, body=None):
-            return ask(port, token, "POST", path, body).done
-
-        parent = post("/v1/sessions", {"key": "k"})["id"]
-        post(f"/v1/sessions/{parent}/messages", {"message": "Hi"})
-        post(f"/v1/sessions/{parent}/end", {"reason": "done"})
-        fork = post(f"/v1/sessions/{parent}/fork", {})["id"]
-        with EventReader(port, token, f"/v1/sessions/{fork}/stream") as reader:
-            shared = reader.until(lambda event: event.data.get("kind") == "fork")
-            assert "closed" in [event.data.get("kind") for event in shared]
+        with EventReader(port, token, f"{path}/stream") as reader:
+            shared = reader.take(PAGE + 3)
+            assert [event.data["kind"] for event in shared[-2:]] == ["closed", "opened"]
             for number in range(3):
-                post(f"/v1/sessions/{fork}/messages", {"message": f"{number}"})
-                assert reader.take(1)[0].data["text"] == f"{number}"
-            post(f"/v1/sessions/{fork}/end", {"reason": "done"})
+                said = {"message": f"after {number}"}
+                ask(port, token, "POST", f"{path}/messages", said).done  # noqa: B018
+                assert [event.data["text"] for event in reader.take(1)] == [said["message"]]
+            ask(port, token, "POST", f"{path}/end", {"reason": "done"}).done  # noqa: B018
             assert [event.event for event in reader.all()][-1] == "end"
