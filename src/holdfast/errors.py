@@ -181,12 +181,16 @@ class TurnInterrupted(Overtaken):
 
 
 class SessionEnded(Overtaken):
-    """Session `{session_id}` has ended ({reason}); the current session of its key is `{current_id}`. Go on there."""
+    """Session `{session_id}` has ended ({reason}); the current session of its key is `{current_id}` (your message waits
+    there: {message_id}). Go on there."""
 
     code = "session_ended"
     session_id: str
     reason: str
     current_id: str | None
+    message_id: str | None = None
+    """The message that the caller has waited with for a turn, if a reset has taken it along: it waits in the inbox of
+    the current session, and is not to be sent again."""
 
 
 class OperatorNeeded(HoldfastError):

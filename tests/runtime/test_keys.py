@@ -291,6 +291,29 @@ def test_a_message_that_waited_while_its_key_was_reset_is_answered_in_the_new_se
             running.say("late")
 
 
+def test_who_waits_with_a_handle_of_a_session_that_is_reset_is_told_where_its_message_waits(
+    path: Path,
+) -> None:
+    """Else it would say it again in the new session, which has it."""
+    with holdfast.open(path, durability="process") as store, ThreadPoolExecutor(1) as another:
+        old = store.session("k")
+        with pytest.raises(TurnInterrupted), old.turn("first"):
+            waiting = another.submit(old.turn, "second")
+            while not store.pending():
+                pass
+            new = store.reset("k")
+            error = waiting.exception(LIMIT_S)
+        assert isinstance(error, SessionEnded)
+        assert error.current_id == new.id
+        assert error.message_id == store.pending()[0].id
+        with new.turn() as turn:
+            assert [message["content"] for message in turn.context()] == ["second"]
+        # One that nobody waited with is not named.
+        with pytest.raises(SessionEnded) as caught:
+            old.turn("third")
+        assert caught.value.message_id is None
+
+
 def waiting_turn(store: Store, key: str, *, reset_before: int) -> tuple[str, str | None]:
     """A turn that waits with its message, driven by hand; the key is reset before the so-manieth
     thing that it does after the turn it waited for has ended. Where it landed, and the session that

@@ -36,6 +36,7 @@ from holdfast.errors import (
     HoldfastError,
     NotFound,
     SessionBusy,
+    SessionEnded,
 )
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.leases import WAITER_S
@@ -123,7 +124,7 @@ def start(
             state = yield from settle_if_dead(session)
             if state.ended:
                 if on_ended is None:
-                    raise (yield from read(session.ended))
+                    raise (yield from read(partial(_ended, session, wish)))
                 found = yield from on_ended()
                 if isinstance(found, RunningTurn):
                     return found
@@ -414,6 +415,20 @@ def _refused(session: SessionLog, wish: TurnRequest, refused: Refused) -> Plan[N
             yield from _missed(session, wish)
     if refused.why == "missing":
         raise NotFound(what="session", name=session.id, hint="it may have been erased")
+
+
+def _ended(session: SessionLog, wish: TurnRequest) -> SessionEnded:
+    """The session has ended before the turn could begin. A reset takes the message of a caller that
+    waited along: then it is not to be sent again.
+    """
+    error = session.ended()
+    current = error.current_id
+    if not wish.accepted or current is None:
+        return error
+    waiting = session.engine.inbox(current)
+    if all(each.message != wish.id for each in waiting):
+        return error
+    return SessionEnded(**(error.fields | {"message_id": wish.id.hex()}))
 
 
 def _taken(session: SessionLog, wish: TurnRequest) -> AlreadyAccepted:
