@@ -389,6 +389,67 @@ def waiting(news: News) -> Plan[None]:
     yield Listen(news, 10 * LIMIT_S)
 
 
+KILLED = """
+import holdfast
+with holdfast.open(sys.argv[1], durability="process") as store:
+    with store.session("k").turn("question") as turn:
+        for piece in turn.deliver(["one ", "two ", "three"]):
+            if piece == "two ":
+                say("shown")
+                hear()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_who_follows_is_told_the_end_of_a_turn_whose_process_was_killed(
+    path: Path, begins: str
+) -> None:
+    """Nobody else reads the session: it would wait for ever."""
+    with holdfast.open(path, durability="process") as store:
+        session = store.session("k")
+        events: list[Event] = []
+        over = threading.Event()
+
+        def read() -> None:
+            for event in session.follow():
+                events.append(event)
+                if event.entry is not None and event.entry.kind == "end":
+                    return over.set()
+
+        reader = threading.Thread(target=read, daemon=True)
+        with procs.child(KILLED, path) as speaker:
+            if begins == "before":
+                reader.start()
+            speaker.wait_for("shown")
+            speaker.kill()
+        if begins == "after":
+            reader.start()
+        assert over.wait(LIMIT_S)
+        assert_each_once(session, events)
+
+
+def test_the_log_that_is_read_has_the_end_of_a_turn_whose_process_was_killed(path: Path) -> None:
+    with procs.child(KILLED, path) as speaker:
+        speaker.wait_for("shown")
+        speaker.kill()
+    with holdfast.open(path, durability="process") as store:
+        kinds = [entry.kind for entry in store.session("k").entries()]
+        assert kinds[-2:] == ["message", "end"]
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_following_ends_with_a_session_that_is_erased(
+    store: Store, session: Session, resumes: bool
+) -> None:
+    tell(session, "question", ["ans", "wer"])
+    store.erase(session.id)
+    events = list(session.follow())
+    assert [event.entry.kind for event in events if event.entry is not None][-1] == "erased"
+    if resumes:
+        assert list(session.follow(after=events[-1].cursor)) == []
+
+
 def test_rows_of_a_turn_whose_start_was_not_told_are_looked_up(session: Session) -> None:
     """I-15: of two commits, the news of the second may come first."""
     log = session._log

@@ -20,6 +20,7 @@ from holdfast.engine.late_import import loading
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.runtime.border import bordered, checked
 from holdfast.runtime.catalog import maintenance, read_session
+from holdfast.runtime.catalog.follow_session import following, next_events
 from holdfast.runtime.catalog.list_sessions import Listed, sessions
 from holdfast.runtime.catalog.page import Page
 from holdfast.runtime.catalog.pending import PendingMessage, pending
@@ -37,7 +38,7 @@ from holdfast.runtime.changes.open_session import (
 from holdfast.runtime.changes.receive import accept, start_turn
 from holdfast.runtime.clock import World
 from holdfast.runtime.live.context import Context
-from holdfast.runtime.live.follow import Event, following, next_events
+from holdfast.runtime.live.follow import Event
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
@@ -183,8 +184,9 @@ class AsyncSession:
             after = page[-1].seq
 
     async def follow(self, after: str | None = None) -> AsyncIterator[Event]:
-        """Iterates over events without end: those of the log, then live ones as they happen, chunks
-        included, each once. It begins at the first entry, or after the event whose cursor is given.
+        """Iterates over events until the session is over: those of the log, then live ones as they
+        happen, chunks included, each once. It begins at the first entry, or after the event whose
+        cursor is given.
         """
         log = self._log
         follower = await arun(following(log, after))

@@ -11,12 +11,13 @@ from holdfast.domain.turn import ToolCall
 from holdfast.engine.late_import import loading
 from holdfast.runtime.border import bordered
 from holdfast.runtime.catalog import read_session
+from holdfast.runtime.catalog.follow_session import follow
 from holdfast.runtime.changes.append import append, append_all, instructions, label
 from holdfast.runtime.changes.approve import decide
 from holdfast.runtime.changes.end_session import end, stop
 from holdfast.runtime.changes.fork_rewind import fork, rewind
 from holdfast.runtime.live.context import Context
-from holdfast.runtime.live.follow import Event, follow
+from holdfast.runtime.live.follow import Event
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.totals import SessionInfo, TurnInfo
@@ -156,8 +157,9 @@ class Session:
             after = page[-1].seq
 
     def follow(self, after: str | None = None) -> Iterator[Event]:
-        """Iterates over events without end: those of the log, then live ones as they happen, chunks
-        included, each once. It begins at the first entry, or after the event whose cursor is given.
+        """Iterates over events until the session is over: those of the log, then live ones as they
+        happen, chunks included, each once. It begins at the first entry, or after the event whose
+        cursor is given.
         """
         return follow(self._log, after)
 

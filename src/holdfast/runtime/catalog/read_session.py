@@ -73,6 +73,8 @@ def head(session: SessionLog) -> Plan[int]:
 
 def entries(session: SessionLog, after: int) -> Plan[list[Entry]]:
     """A page of the log after this seq; nothing at the end."""
+    if after == 0:
+        yield from settle_to_read(session)
     # Vetted now, not after something has failed as in `reading`: it is the caller who
     # decodes these entries, later.
     return (yield from read(lambda: [readable(entry) for entry in session.page(after)]))

@@ -18,7 +18,7 @@ Chunks that this process stores come with the news (`hear`); all else is read. W
 told of (`Engine.look_s`) is found by looking.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -31,7 +31,6 @@ from holdfast.engine.protocol import JournalRow
 from holdfast.runtime.live.damage import readable
 from holdfast.runtime.live.message import parts_of, text_of
 from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.plans.plan import Listen, News, Plan, read, run
 
 PAGE = 500
 
@@ -68,6 +67,12 @@ class Follower:
         # Cursors hold no journal position: rows may be gone when a reader comes back.
         self._position = 0
         self.over = False
+        self.is_running = False
+        """Whether a turn has begun and was not told to have ended."""
+        self.is_told = False
+        """Whether its last step was told what is new, and did not look."""
+        self.settle_at = 0.0
+        """When whoever drives it looks whether the owner of the running turn is gone."""
         self.behind = True
         """Whether the last step has left something for the next one."""
         self._turn = self._latest_turn(start.seq)
@@ -76,17 +81,17 @@ class Follower:
         """The last turn that had begun at `seq`; what it had finished by then is noted on the way
         back to its start.
         """
+        has_ended = False
         while seq:
             after = max(0, seq - PAGE)
             for entry in reversed(self._session.page(after, seq - after, bodies=False)):
                 if entry.kind == "turn":
+                    self.is_running = not has_ended
                     return entry.turn or 0
+                has_ended = has_ended or entry.kind == "end"
                 if entry.kind == "message":
                     self._finished.add(entry.id)
-                # A fork may share the closing of its parent, which is not its own.
-                self.over = self.over or (
-                    entry.kind == "closed" and entry.seq > self._session.origin
-                )
+                self.over = self.over or closes(entry, self._session)
             seq = after
         return 0
 
@@ -94,7 +99,7 @@ class Follower:
         """What has happened since the last step; nothing when there is no news."""
         events: list[Event] = []
         engine, id = self._session.engine, self._session.id
-        self.behind = True
+        self.behind, self.is_told = True, False
         for entry in self._session.page(self._seq, PAGE):
             events.append(self._entry(entry))
         # More entries may follow, and they come before what the journal holds.
@@ -118,6 +123,7 @@ class Follower:
     def hear(self, rows: Iterable[JournalRow]) -> list[Event]:
         """The same for one that is not behind and is told what is new: rows of the journal."""
         events = []
+        self.is_told = True
         for row in rows:
             if row.turn > self._turn:
                 self.behind = True  # its start was not told yet
@@ -136,7 +142,9 @@ class Follower:
             # A turn begins when the one before it has ended: all that was spoken earlier is told.
             self._turn = entry.turn or 0
             self._finished.clear()
-        if entry.kind == "closed" and entry.seq > self._session.origin:
+        if entry.kind in ("turn", "end"):
+            self.is_running = entry.kind == "turn"
+        if closes(entry, self._session):
             self.over = True
         if entry.kind != "message":
             return Event(self._cursor(), "entry", entry)
@@ -173,6 +181,13 @@ class Follower:
         )
 
 
+def closes(entry: Entry, session: SessionLog) -> bool:
+    """Whether nothing follows this entry: the session was ended, or erased. A fork may share the
+    closing of its parent, which is not its own.
+    """
+    return entry.kind in ("closed", "erased") and entry.seq > session.origin
+
+
 def _said(entry: Entry) -> tuple[Entry, str]:
     """A message's entry and its words; a placeholder and what that says where it can't be read
     (I-25).
@@ -189,38 +204,3 @@ def _chunk_of(row: JournalRow) -> str:
         return shown(unpack(row.body))
     except Exception:
         return ""
-
-
-def following(session: SessionLog, after: str | None) -> Plan[Follower]:
-    """A follower from this cursor on; `CursorExpired` when it can't be served."""
-    return (yield from read(lambda: Follower(session, after)))
-
-
-def next_events(
-    session: SessionLog, follower: Follower, news: News
-) -> Plan[list[Event]]:
-    """The next events, waited for; nothing once the session is over and all of it was told."""
-    while True:
-        # Before the reading: what comes in while it reads ends the listening at once.
-        rows = news.clear()
-        if rows and not follower.behind:
-            events = follower.hear(rows)
-        else:
-            events = yield from read(follower.step)
-        if events or follower.over:
-            return events
-        yield Listen(news, session.engine.look_s)
-
-
-def follow(session: SessionLog, after: str | None) -> Iterator[Event]:
-    """Drives a follower on the calling thread. A cursor that can't be served is told at once, not
-    at the first event.
-    """
-    follower = run(following(session, after))
-    return _events(session, follower)
-
-
-def _events(session: SessionLog, follower: Follower) -> Iterator[Event]:
-    with News(session.engine, session.id) as news:
-        while events := run(next_events(session, follower, news)):
-            yield from events

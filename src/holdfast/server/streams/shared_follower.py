@@ -22,6 +22,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from functools import partial
 
+from holdfast.runtime.live.follow import closes
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import News, read
 from holdfast.runtime.plans.plan_asyncio import arun, on_this_loop
@@ -355,10 +356,5 @@ class StreamReader:
             )
 
     def _closes(self, occurrence: Occurrence) -> bool:
-        """Whether the session ends with this: a fork may share the closing of its parent, which is
-        not its own.
-        """
-        entry = occurrence.entry
-        if entry is None or entry.kind != "closed":
-            return False
-        return entry.seq > self._session.origin
+        """Whether the session ends with this."""
+        return occurrence.entry is not None and closes(occurrence.entry, self._session)

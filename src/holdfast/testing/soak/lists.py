@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.runtime.live.follow import following, next_events
+from holdfast.runtime.catalog.follow_session import following, next_events
 from holdfast.runtime.plans.plan import News
 from holdfast.runtime.session import Session
 from holdfast.testing.soak.differential import Broken, Pair, begin
