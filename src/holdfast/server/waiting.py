@@ -14,6 +14,8 @@ LOOK_S = 1.0
 """How often it is looked whether the tokens of those who wait still count."""
 Cut = Literal["stopping", "revoked"]
 """Why the server ends a wait by itself."""
+ENDLESS = "holdfast.endless"
+"""What a request has in its scope whose answer goes on until somebody ends it."""
 
 
 def is_stopping(request: Request) -> bool:

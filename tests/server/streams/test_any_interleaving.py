@@ -52,7 +52,7 @@ class Tab:
             # 204: it was cut off between the last entry and the end.
             self._is_over = True
             return
-        yield source.first
+        yield source.first + source.written(source.found)
         with StreamReader(self._followers, follower) as reader:
             while not reader.over:
                 yield source.written(await reader.next(1.0))

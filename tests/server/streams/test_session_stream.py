@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import socket
 import threading
 
 import apsw
@@ -13,6 +14,7 @@ from holdfast.server import waiting
 from holdfast.server.auth import Tokens
 from holdfast.server.serving.slow_clients import TimedProtocol
 from holdfast.server.streams import event_stream
+from holdfast.server.streams.occurrence import Occurrence
 from holdfast.server.streams.session_stream import begun
 from holdfast.testing.wire.event_lines import EventLines
 from servers import waiting_until
@@ -169,6 +171,12 @@ def test_a_cursor_that_cant_be_served_is_a_reset_and_then_the_whole_log(server, 
         assert reader.until(_is_end) == whole
 
 
+def _begun(log, after):
+    """What a reader is told first."""
+    _, source = begun(log, after)
+    return source.first + source.written(source.found)
+
+
 def test_entries_that_are_missing_in_the_store_are_a_gap(tmp_path):
     with holdfast.open(tmp_path / "s.db") as store:
         session = store.session("k")
@@ -177,11 +185,11 @@ def test_entries_that_are_missing_in_the_store_are_a_gap(tmp_path):
         file.execute("delete from entry where seq in (2, 3)")
     with holdfast.open(tmp_path / "s.db") as store:
         log = store.get(session.id)._log
-        told = _streamed(begun(log, None)[1].first)
+        told = _streamed(_begun(log, None))
         assert _names(told) == ["entry", "gap", "entry"]
         assert told[1].data == {"from": 2, "to": 3}
         assert told[2].data["seq"] == 4
-        assert _streamed(begun(log, told[1].id)[1].first) == told[2:]
+        assert _streamed(_begun(log, told[1].id)) == told[2:]
 
 
 def _streamed(content):
@@ -339,3 +347,28 @@ def test_streams_are_counted_and_not_timed(server):
     timed = int(re.search(r"^holdfast_request_seconds_count (\d+)$", told, re.M)[1])
     assert streamed > 0
     assert timed == sum(int(count) for _, count in requests) - streamed
+
+
+def test_a_server_that_is_told_to_end_does_not_wait_for_who_does_not_listen(tmp_path):
+    with holdfast.open(tmp_path / "s.db") as store:
+        session = store.session("k")
+        session.append_all(["x" * 100_000] * 100)
+    with WireServer(tmp_path / "s.db") as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as deaf:
+            head = f"GET /v1/sessions/{session.id}/stream HTTP/1.1\r\nHost: x\r\n"
+            deaf.sendall(f"{head}Authorization: Bearer {server.key}\r\n\r\n".encode())
+            assert deaf.recv(1).startswith(b"H")
+            waiting_until(lambda: "holdfast_streams_open 1" in _metrics(server))
+            _, said = server.end()
+            assert said == ""
+
+
+def _metrics(server):
+    return str(server.ask("GET", "/metrics").body)
+
+
+def test_a_slow_reader_is_given_some_at_a_time():
+    found = [Occurrence("chunk", str(number), number, text="x" * 50_000) for number in range(10)]
+    batches = list(event_stream.in_batches(found))
+    assert [each.cursor for batch in batches for each in batch] == list("0123456789")
+    assert len(batches) == 5 and found == []

@@ -52,6 +52,9 @@ class Event(msgspec.Struct, frozen=True):
 class Follower:
     """A reader's place in a session."""
 
+    page_rows = PAGE
+    """So many entries, or rows of the journal, are read at once."""
+
     def __init__(self, session: SessionLog, after: str | None) -> None:
         self._session = session
         start = Cursor(session.id, 0)
@@ -100,13 +103,14 @@ class Follower:
         events: list[Event] = []
         engine, id = self._session.engine, self._session.id
         self.behind, self.is_told = True, False
-        for entry in self._session.page(self._seq, PAGE):
+        limit = self.page_rows
+        for entry in self._session.page(self._seq, limit):
             events.append(self._entry(entry))
         # More entries may follow, and they come before what the journal holds.
-        if len(events) == PAGE:
+        if len(events) == limit:
             return events
         while True:
-            rows = engine.journal(id, after=self._position, limit=PAGE)
+            rows = engine.journal(id, after=self._position, limit=limit)
             for row in rows:
                 if row.turn > self._turn:
                     return events  # its start was not told yet
@@ -116,8 +120,8 @@ class Follower:
                     events.append(event)
             # A whole page may be of turns that are over. No events would mean no news,
             # and the follower would wait though there are rows to read.
-            if events or len(rows) < PAGE:
-                self.behind = len(rows) == PAGE
+            if events or len(rows) < limit:
+                self.behind = len(rows) == limit
                 return events
 
     def hear(self, rows: Iterable[JournalRow]) -> list[Event]:

@@ -5,12 +5,15 @@ sends nothing holds them for ever. Here a head has arrived after `HEAD_S`, or it
 closed. (Bodies are limited by `limits`, and connections between requests by uvicorn itself.)
 
 It waits as long for a client that asks for a stream and takes nothing of it. Here one that has
-taken nothing for `DEAF_S` is cut off; however slow it is, one that takes something is not.
+taken nothing for `DEAF_S` is cut off; however slow it is, one that takes something is not. When the
+server is told to end, a stream whose client does not listen ends at once: there is no way to tell it.
 """
 
 import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from holdfast.server.waiting import ENDLESS
 
 HEAD_S = 10.0
 DEAF_S = 30.0
@@ -28,6 +31,7 @@ class TimedProtocol(H11Protocol):
         super().connection_made(transport)
         self._head_due: asyncio.TimerHandle | None = None
         self._listening: asyncio.TimerHandle | None = None
+        self._is_ending = False
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
@@ -47,6 +51,17 @@ class TimedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._listen(self.transport.get_write_buffer_size())
+        self._leave_if_deaf()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._is_ending = True
+        self._leave_if_deaf()
+
+    def _leave_if_deaf(self) -> None:
+        is_deaf = self._is_ending and self._listening is not None
+        if is_deaf and self.cycle is not None and ENDLESS in self.cycle.scope:
+            self.transport.abort()
 
     def resume_writing(self) -> None:
         self._forget_listening()

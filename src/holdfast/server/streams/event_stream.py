@@ -5,7 +5,7 @@ server is told to end. A reader that takes nothing is dropped (`serving.slow_cli
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,8 +14,12 @@ from starlette.types import Receive, Scope, Send
 from holdfast.server.operations import EVENTS, WireRequest
 from holdfast.server.streams.event_frames import HEARTBEAT
 from holdfast.server.streams.occurrence import Occurrence, OccurrenceFollower
-from holdfast.server.streams.shared_follower import SharedFollowers, StreamReader
-from holdfast.server.waiting import Cut, cut_short, why_cut
+from holdfast.server.streams.shared_follower import (
+    BATCH_BYTES,
+    SharedFollowers,
+    StreamReader,
+)
+from holdfast.server.waiting import ENDLESS, Cut, cut_short, why_cut
 
 HEARTBEAT_S = 15.0
 HEADERS = {
@@ -32,6 +36,10 @@ class EventSource:
 
     first: bytes = b""
 
+    def __init__(self) -> None:
+        self.found: list[Occurrence] = []
+        """What was found already, and comes next."""
+
     def written(self, found: list[Occurrence]) -> bytes:
         """These occurrences."""
         raise NotImplementedError
@@ -44,6 +52,20 @@ class EventSource:
     def last(self, cut: Cut | None) -> bytes:
         """What is told at the end. `cut`: why there is no more, if there would be some."""
         return b""
+
+
+def in_batches(found: list[Occurrence]) -> Iterator[list[Occurrence]]:
+    """Takes some at a time out of this: for a reader that is slow, no more than that is written
+    before it listens, and what was written is kept no longer.
+    """
+    found.reverse()
+    while found:
+        some: list[Occurrence] = []
+        weight = 0
+        while found and weight <= BATCH_BYTES:
+            some.append(found.pop())
+            weight += some[-1].weight
+        yield some
 
 
 class EventStream(Response):
@@ -65,6 +87,7 @@ class EventStream(Response):
         self._request, self._follower, self._source = request.request, follower, source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ENDLESS] = True
         start = {"type": "http.response.start", "status": 200}
         await send({**start, "headers": self.raw_headers})
         if scope["method"] != "HEAD":
@@ -77,6 +100,8 @@ class EventStream(Response):
     async def _bodies(self) -> AsyncIterator[bytes]:
         request, source = self._request, self._source
         yield source.first
+        for some in in_batches(source.found):
+            yield source.written(some)
         if self._follower is None:
             return
         reader = StreamReader(followers_of(request), self._follower)
@@ -86,10 +111,10 @@ class EventStream(Response):
             with reader:
                 while not reader.over and not source.enough:
                     found = await reader.next(HEARTBEAT_S)
-                    if found:
-                        yield source.written(found)
-                    elif not reader.over:
+                    if not found and not reader.over:
                         yield HEARTBEAT
+                    for some in in_batches(found):
+                        yield source.written(some)
             yield source.last(None if source.enough else why_cut(request))
         finally:
             leaving.cancel()

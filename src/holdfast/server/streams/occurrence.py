@@ -81,6 +81,9 @@ class OccurrenceFollower(Follower):
     and the deltas of each chunk. Deltas of rows up to the position `heard` were told before.
     """
 
+    # Many readers may be behind at once, and each has its page.
+    page_rows = 100
+
     def __init__(
         self, session: SessionLog, after: str | None, *, heard: int = 0
     ) -> None:

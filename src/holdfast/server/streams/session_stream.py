@@ -33,11 +33,12 @@ class SessionEvents(EventSource):
     def __init__(
         self, start: str, first: list[Occurrence], problem: str | None
     ) -> None:
+        super().__init__()
         told = opening(start)
         if problem is not None:
             told += frame("reset", start, {"reason": problem})
         self._cursor = start
-        self.first = told + self.written(first)
+        self.first, self.found = told, first
 
     def written(self, found: list[Occurrence]) -> bytes:
         if found:

@@ -53,6 +53,7 @@ class TurnEvents(EventSource):
         first: bytes = b"",
         close: bytes = b"",
     ) -> None:
+        super().__init__()
         self.first, self._close = first, close
         self._turn, self._dialect = SpokenTurn(number), dialect
 

@@ -30,6 +30,7 @@ from holdfast.server.problems import (
 )
 from holdfast.server.turns.held import LeasedStream, LeasedTurn
 from holdfast.server.turns.start import held_turn, info_of
+from holdfast.server.waiting import ENDLESS
 
 
 class PushBody(Body):
@@ -118,6 +119,7 @@ class LinesPushed(Response):
         self._is_over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[ENDLESS] = True
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
         answering = asyncio.ensure_future(self._answer(send))
