@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from holdfast.domain.message import Call, Result, Text, Thinking, freeze
-from holdfast.domain.repair import INTERRUPTED, RUNNING, WAITING, StoredMessage, may_cut, repair
+from holdfast.domain.repair import (
+    INTERRUPTED,
+    RUNNING,
+    WAITING,
+    StoredMessage,
+    beside_their_calls,
+    ids_of,
+    may_cut,
+    repair,
+)
 from holdfast.formats import registry
 
 
@@ -259,3 +268,30 @@ def test_a_partial_message_does_not_show_thinking_that_was_never_signed():
         Thinking("Hm.", signed=True),
         Text("Half a sen"),
     ]
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [user(), says("", "a"), says("Wait."), result("a"), user("Well?")],
+        [says("", "a", "b"), says("Wait."), result("b"), result("a")],
+        [says("", "a"), says("", "b"), says("Wait."), result("b"), result("a")],
+        [says("", "a"), result("a"), says("", "b"), user(), result("b")],
+        [says("", "a"), user(), says("", "a"), user(), result("a"), result("a")],
+        [result("a"), says("", "a"), says("Wait.")],
+    ],
+)
+def test_results_stand_beside_their_calls_as_a_context_shows_them(payloads):
+    """The order in which what was ever said is laid beside a list (I-12)."""
+    seen = view(*payloads)
+    steps = [step for step in repair(seen, registry.read) if step.source]
+    assert beside_their_calls(seen) == [step.source for step in steps]
+
+
+def test_what_answers_several_calls_or_none_stands_once_and_nothing_is_left_out():
+    seen = view(result("x"), says("", "a"), says("Wait."), says("", "b"), result("a"), user())
+    assert ids_of(beside_their_calls(seen)) == ["m1", "m2", "m5", "m3", "m4", "m6"]
+    parts = [{"type": "result", "call_id": one, "content": "found"} for one in "ab"]
+    [both] = view({"role": "tool", "parts": parts}, format_name="holdfast")
+    seen = [*view(user(), says("", "a", "b"), says("Wait.")), both]
+    assert beside_their_calls(seen) == [seen[0], seen[1], both, seen[2]]

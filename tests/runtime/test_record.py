@@ -5,7 +5,7 @@ context (I-12).
 import asyncio
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from holdfast import Session, Store
 from holdfast.domain.record.fingerprint import fingerprint
 from holdfast.engine.protocol import Write
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded
+from holdfast.formats import registry
 from holdfast.runtime.live.session_log import SessionLog
 
 Payload = dict[str, Any]
@@ -560,3 +561,87 @@ def test_what_comes_while_a_recording_looks_into_the_past_is_not_taken_for_its_o
     texts = [message.text for message in session.transcript()]
     assert [texts.count(text) for text in ("Here.", "There.", "Three.")] == [1, 1, 1]
     assert store.check() == []
+
+
+# Lists that are older than an answer
+# ------------------------------------------------------------------------------------
+
+
+def hide_by_label(session: Session) -> None:
+    session.label(named(session, "Later words.").id, visible_to_model=False)
+
+
+def hide_by_rewind(session: Session) -> None:
+    session.rewind(named(session, "Known words.").id)
+
+
+def named(session: Session, text: str) -> holdfast.Message:
+    [message] = [each for each in session.transcript() if each.text == text]
+    return message
+
+
+def deny(session: Session, calls: list[str]) -> None:
+    for call_id in calls:
+        session.decide(call_id, False, by="ann")
+
+
+def approve_and_answer(session: Session, calls: list[str]) -> None:
+    for call_id in calls:
+        session.decide(call_id, True, by="ann")
+    with session.turn() as turn:
+        for due in turn.calls():
+            turn.call(due.name, due.arguments, call_id=due.call_id)
+            turn.result(due.call_id, "Paid.")
+
+
+@pytest.mark.parametrize("format", ["openai.chat", "openai.responses", "anthropic", "holdfast"])
+@pytest.mark.parametrize("hide", [hide_by_label, hide_by_rewind])
+@pytest.mark.parametrize("decide", [deny, approve_and_answer])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_list_older_than_an_answer_brings_nothing_back_that_was_hidden_meanwhile(
+    store: Store,
+    format: str,
+    hide: Callable[[Session], None],
+    decide: Callable[[Session, list[str]], None],
+    count: int,
+) -> None:
+    """I-11, I-12: the answer is the newest message, and stands beside its call: what the list has
+    after it was said before.
+    """
+    session = store.session("k")
+    with session.turn("Pay.") as turn:
+        calls = [turn.call("pay", {"euros": n}, needs_approval=True) for n in range(count)]
+    with session.turn() as turn:
+        turn.say("Known words.")
+        turn.say("Later words.")
+    messages = [*session.context(format), *spoken("Next.", format)]
+    before = said(session)
+    hide(session)
+    decide(session, calls)
+    assert len(again(session).record(messages, format=format).new) == 1
+    shown = str(list(session.context(format)))
+    assert "Known words." in shown and "Later words." not in shown
+    assert said(session)[: len(before)] == before
+    assert [said(session).count(text) for text in ("Known words.", "Later words.")] == [1, 1]
+
+
+@pytest.mark.parametrize("decide", [deny, approve_and_answer])
+def test_what_was_retracted_is_not_brought_back_by_a_list_older_than_an_answer(
+    store: Store, decide: Callable[[Session, list[str]], None]
+) -> None:
+    session = store.session("k")
+    with session.turn("Pay.") as turn:
+        call_id = turn.call("pay", {"euros": 8}, needs_approval=True)
+    session.append("Well?")
+    with session.turn() as turn:
+        turn.say("Known words.")
+        turn.say("Later words.")
+        messages = [*session.context(), user("Next.")]
+        turn.retract()
+    decide(session, [call_id])
+    assert len(again(session).record(messages).new) == 1
+    assert "Later words." not in str(list(session.context()))
+
+
+def spoken(text: str, format: str) -> list[Any]:
+    return [registry.get(format).say("user", text)]

@@ -172,6 +172,66 @@ def pair(seen: Messages) -> Pairs:
     return pairs
 
 
+def beside_their_calls(seen: Messages) -> Order:
+    """These messages in the order in which a context shows them: results after the run of calls
+    that they answer, wherever they were stored.
+    """
+    # As nearly all are: there is nothing to move.
+    if all(message.note.role != "tool" for message in seen):
+        return list(seen)
+    pairs = pair(seen)
+    left = {index for index, _ in pairs.values() if seen[index].note.role == "tool"}
+    moved = frozenset(left)
+    order: Order = []
+    run = _CallRun(seen)
+    for index, message in enumerate([*seen, None]):
+        if index in moved:
+            continue
+        calls = range(len(calls_of(message))) if message else range(0)
+        if not (calls and run.is_joined_by(index)):
+            for call in run.end():
+                answer = pairs.get(call, (-1, 0))[0]
+                # One message may answer several calls, and is shown once.
+                if answer in left:
+                    left.remove(answer)
+                    order.append(seen[answer])
+        for place in calls:
+            run.add((index, place), pairs.get((index, place)))
+        if message:
+            order.append(message)
+    return order
+
+
+class _CallRun:
+    """Calls said one by one, all before the first result of any of them: one model response (FAULTS
+    E6), whose results stand after all of it.
+    """
+
+    def __init__(self, seen: Messages) -> None:
+        self._seen = seen
+        self.calls: list[_Place] = []
+        # where the first of their results stands
+        self._answered_at = len(seen)
+
+    def is_joined_by(self, index: int) -> bool:
+        """Whether the calls of the message at this index belong to the same response."""
+        if not self.calls:
+            return False
+        first = self._seen[self.calls[0][0]]
+        return first.turn == self._seen[index].turn and self._answered_at > index
+
+    def add(self, call: _Place, answer: _Place | None) -> None:
+        self.calls.append(call)
+        if answer is not None:
+            self._answered_at = min(self._answered_at, answer[0])
+
+    def end(self) -> list[_Place]:
+        """The calls of this run, whose results are due now; another one may begin."""
+        calls, self.calls = self.calls, []
+        self._answered_at = len(self._seen)
+        return calls
+
+
 def _untargeted(message: StoredMessage) -> Sequence[str]:
     """The ids of the calls that it answers, for a result that does not say which ones it means."""
     return message.note.answers if message.note.target is None else ()
@@ -237,9 +297,7 @@ class _Arranging:
         self._read = read
         self._pairs = pair(seen)
         self._steps: list[Step] = []
-        self._due: list[_Place] = []
-        # where the first result of those that are due stands
-        self._answered_at = len(seen)
+        self._run = _CallRun(seen)
         # reasoning that waits for the step it led to
         self._held: list[Step] = []
 
@@ -249,7 +307,7 @@ class _Arranging:
         for index, message in enumerate(self._seen):
             note = message.note
             if note.plain:
-                if self._due or self._held:
+                if self._run.calls or self._held:
                     self._settle(note.role, message)
                 append(Step(note.role, message))
             elif note.role != "tool":
@@ -268,14 +326,11 @@ class _Arranging:
             return
         calls = self._kept(index, message)
         # Calls that join those before them stand before the results of all.
-        if not (calls and self._joins(index, message)):
+        if not (calls and not self._held and self._run.is_joined_by(index)):
             self._settle(step.role, step.source)
         self._steps.append(Step(step.role, step.source) if step.source else step)
         for place in calls:
-            self._due.append((index, place))
-            answer = self._pairs.get((index, place))
-            if answer is not None:
-                self._answered_at = min(self._answered_at, answer[0])
+            self._run.add((index, place), self._pairs.get((index, place)))
 
     def _settle(self, role: Role, source: StoredMessage | None) -> None:
         """Before a step that opens a new message: results first, then reasoning, if this step is
@@ -290,19 +345,8 @@ class _Arranging:
         self._held.clear()
 
     def _pay(self) -> None:
-        if self._due:
-            self._steps.extend(self._result(place) for place in self._due)
-            self._due.clear()
-            self._answered_at = len(self._seen)
-
-    def _joins(self, index: int, message: StoredMessage) -> bool:
-        """Calls said one by one, all before the first result, are one model response
-        (FAULTS E6).
-        """
-        if not self._due or self._held:
-            return False
-        first = self._seen[self._due[0][0]]
-        return first.turn == message.turn and self._answered_at > index
+        if self._run.calls:
+            self._steps.extend(self._result(place) for place in self._run.end())
 
     def _kept(self, index: int, message: StoredMessage) -> list[int]:
         """The calls that are shown: all of a whole message, the finished and answered ones of a

@@ -24,7 +24,7 @@ from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_o
 from holdfast.domain.record.grouping import Shown, View
 from holdfast.domain.record.memory import Held, Remembered, remember
 from holdfast.domain.record.reconcile import Reconciled, reconcile
-from holdfast.domain.repair import StoredMessage, ids_of
+from holdfast.domain.repair import StoredMessage, beside_their_calls, ids_of
 
 Open = Literal["nothing", "news", "history"]
 
@@ -167,7 +167,7 @@ class Evidence:
             return []
         more |= known
         news: list[Shown] = []
-        for seen in log.history:
+        for seen in beside_their_calls(log.history):
             if seen.id in more:
                 news.append((self._payload(seen), (seen.id,)))
         return news
@@ -190,7 +190,7 @@ class Evidence:
             if seen.id in unaware_of or echo(payload):
                 payloads[seen.seq] = payload
         past: list[Shown] = []
-        for seen in history.history:
+        for seen in beside_their_calls(history.history):
             if seen.seq in payloads:
                 past.append((payloads[seen.seq], (seen.id,)))
         return past
