@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 import holdfast
 from holdfast import Session
+from holdfast.formats import registry
 
 Payload = dict[str, Any]
 
@@ -158,6 +159,75 @@ def test_ids_that_a_context_gives_its_messages_are_nobodys_own(store: holdfast.S
     [shown] = session.context(format="goose")
     assert shown["id"] != "msg_1"
     assert session.record([{**shown, "id": "msg_1"}], format="goose").new == ()
+
+
+THREE = ("Hello.", "My PIN is 1234.", "Thanks.")
+
+
+@pytest.mark.parametrize(
+    ("format", "role"),
+    [("openai.chat", "user"), ("openai.chat", "assistant"), ("holdfast", "user"), ("acp", "user")],
+)
+@pytest.mark.parametrize("ids", [(1,), (1, 2, 3), (2, 3)])
+@pytest.mark.parametrize("hidden", [None, 1, 2])
+@pytest.mark.parametrize("grown", [False, True])
+@pytest.mark.parametrize("more", [False, True])
+def test_what_a_context_joined_under_one_id_is_known_as_its_parts(
+    store: holdfast.Store,
+    format: str,
+    role: Any,
+    ids: tuple[int, ...],
+    hidden: int | None,
+    grown: bool,
+    more: bool,
+) -> None:
+    """The context gives the whole the id of the first; it is no other wording of that, whatever was
+    said or hidden since.
+    """
+    session = store.session("k")
+    said = registry.get(format).say
+    names = []
+    for n, text in enumerate(THREE, 1):
+        own = {"id": f"m{n}"} if n in ids else {}
+        names.append(session.append({**said(role, text), **own}, format=format))
+    messages = [each for each in session.context(format) if each["role"] == role]
+    assert len(messages) == 1
+    left = list(THREE)
+    if hidden is not None:
+        session.label(names[hidden - 1], visible_to_model=False)
+        left.remove(THREE[hidden - 1])
+    if grown:
+        session.append(said(role, "More."), format=format)
+    messages += [said("user", "Next.")] * more
+    assert len(store.get(session.id).record(messages, format=format).new) == more
+    for name, text in zip(names, THREE, strict=True):
+        assert [each for each in THREE if each in str(session.context(format))] == left
+        session.label(name, visible_to_model=False)
+        left = [each for each in left if each != text]
+
+
+def test_what_is_joined_to_known_messages_under_one_id_is_a_message_of_its_own(
+    store: holdfast.Store,
+) -> None:
+    session = store.session("k")
+    session.append_all(TWO)
+    [joined] = session.context()
+    session.append("More.")
+    joined["content"] += "\n\nAnd now?"
+    assert len(store.session("k").record([joined]).new) == 1
+    assert [each.text for each in session.transcript()] == ["Hello.", "There?", "More.", "And now?"]
+    assert [each["content"] for each in session.context()] == [joined["content"]]
+
+
+def test_a_message_that_has_grown_by_words_that_the_list_has_elsewhere_is_an_edit(
+    store: holdfast.Store,
+) -> None:
+    session = store.session("k")
+    messages = [*YES, user("m3", "There?")]
+    session.record(messages)
+    messages = [user("m1", "Yes.\n\nThere?"), *messages[1:]]
+    assert store.session("k").record(messages).new == ()
+    assert list(session.context()) == messages
 
 
 class Lists(RuleBasedStateMachine):

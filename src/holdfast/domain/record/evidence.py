@@ -23,6 +23,7 @@ from holdfast.domain.record.edits import is_edit
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_of
 from holdfast.domain.record.grouping import Shown, View
 from holdfast.domain.record.memory import Held, Remembered, remember
+from holdfast.domain.record.merged_texts import after, is_empty
 from holdfast.domain.record.reconcile import Reconciled, reconcile
 from holdfast.domain.repair import StoredMessage, beside_their_calls, ids_of
 
@@ -143,14 +144,31 @@ class Evidence:
 
     def _left_open(self, found: Reconciled) -> Open:
         log = self.log
-        if found.puzzles and (log.since > 1 or len(log.natural) > len(log.visible)):
+        grown = self._has_grown(found)
+        if (found.puzzles or grown) and (
+            log.since > 1 or len(log.natural) > len(log.visible)
+        ):
             # It may be older than the view, and only the whole history knows what it
             # shows.
             return "history"
-        if found.new and (self._gone - self._spent or log.head > self._aware_of):
+        if (found.new or grown) and (
+            self._gone - self._spent or log.head > self._aware_of
+        ):
             # What is new to this handle may have been said, or taken away, by another.
             return "news"
         return "nothing"
+
+    def _has_grown(self, found: Reconciled) -> bool:
+        """Whether a message is in the list with more than it said: others may have been joined to
+        it that are no longer shown.
+        """
+        known = _ViewWordings(self.log)
+        for id, payload in found.edits.items():
+            if id in known:
+                rest = after(fingerprint(known[id]), fingerprint(payload))
+                if rest is not None and not is_empty(rest):
+                    return True
+        return False
 
     def news(self) -> list[Shown]:
         """What the handle does not know of, between what it knows: said since it last looked and no

@@ -8,6 +8,7 @@ and different ones (`Base.may_show`): those are two messages, whatever they say.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from holdfast.domain.message import Payload, Payloads
@@ -23,7 +24,7 @@ from holdfast.domain.record.fingerprint import (
     stamps_in,
 )
 from holdfast.domain.record.grouping import Refs
-from holdfast.domain.record.merged_texts import MissingTexts, Seams
+from holdfast.domain.record.merged_texts import JoinedToNamed, MissingTexts, Seams
 
 EDITED_AHEAD = 8
 """Among so many messages that are left between two matched places, the one that was edited is
@@ -63,7 +64,7 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     stamp.
     """
     claims: list[Match] = []
-    places = _places_by_stamp(base)
+    named = _NamedByStamp(body, base, by_stamp)
     waiting: list[tuple[int, Fingerprint]] = []
     for at, payload in enumerate(body):
         said = fingerprint(payload)
@@ -72,9 +73,7 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
             continue
         certain = _same_object(at, payload, said, base)
         if not certain and (stamp := stamp_of(payload)):
-            certain = _same_stamp(Match(at, said, certain=True), stamp, places, base)
-            if stamp not in places and (refs := by_stamp(stamp)):
-                certain = [Match(at, said, refs=refs, certain=True)]
+            certain = named.claim(at, said, stamp)
         claims += certain
         if not certain:
             waiting.append((at, said))
@@ -105,32 +104,56 @@ def _parts(
     return [Match(at, said._replace(text=text), text, stamps=stamps) for text in texts]
 
 
-PlacesByStamp = dict[str, int | None]
-"""Places of atoms by their payload's own id; None where several have it."""
+class _NamedByStamp:
+    """The messages that payloads name by an id of their own."""
 
+    def __init__(self, body: Payloads, base: Base, by_stamp: ByStamp) -> None:
+        self._body = body
+        self._base = base
+        self._by_stamp = by_stamp
 
-def _places_by_stamp(base: Base) -> PlacesByStamp:
-    places: PlacesByStamp = {}
-    for place, atom in enumerate(base.atoms):
-        if atom.refs and (stamp := stamp_of(atom.payload)):
-            # Two messages with one stamp: it names neither.
-            places[stamp] = None if stamp in places else place
-    return places
+    def claim(self, at: int, said: Fingerprint, stamp: str) -> list[Match]:
+        """The payload at this place as the one message that has its id, and those that were joined
+        to it; nothing if there is none, or its role is another.
+        """
+        if stamp in self._places:
+            place = self._places[stamp]
+        else:
+            refs = self._by_stamp(stamp)
+            if not refs:
+                return []
+            # What was taken out of a merged payload is known without its id.
+            place = self._places_by_refs.get(refs)
+            if place is None:
+                return [Match(at, said, refs=refs, certain=True)]
+        if place is None:
+            return []
+        atom = self._base.atoms[place]
+        if atom.taken or atom.print.role != said.role:
+            return []
+        # It says just that: as nearly all do that have an id.
+        if said != atom.print and (joined := self._joined.cut(at, said, place)):
+            return joined
+        return [settle(Match(at, said, certain=True), place, self._base)]
 
+    # All read only when a payload has an id: most have none.
+    @cached_property
+    def _places(self) -> dict[str, int | None]:
+        """Places of atoms by their payload's own id; None where several have it."""
+        places: dict[str, int | None] = {}
+        for place, atom in enumerate(self._base.atoms):
+            if atom.refs and (stamp := stamp_of(atom.payload)):
+                # Two messages with one stamp: it names neither.
+                places[stamp] = None if stamp in places else place
+        return places
 
-def _same_stamp(
-    claim: Match, stamp: str, places: PlacesByStamp, base: Base
-) -> list[Match]:
-    """The claim, matched to the one message whose payload has this id; nothing if its role is
-    another.
-    """
-    place = places.get(stamp)
-    if place is None:
-        return []
-    atom = base.atoms[place]
-    if atom.taken or atom.print.role != claim.print.role:
-        return []
-    return [settle(claim, place, base)]
+    @cached_property
+    def _places_by_refs(self) -> dict[Refs, int]:
+        return {atom.refs: place for place, atom in enumerate(self._base.atoms)}
+
+    @cached_property
+    def _joined(self) -> JoinedToNamed:
+        return JoinedToNamed(self._body, self._base)
 
 
 def _same_object(

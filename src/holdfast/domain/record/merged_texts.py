@@ -2,12 +2,17 @@
 
 `Seams` takes a text apart that is nothing but known messages, one after the other. `MissingTexts` finds the
 messages that are missing between two matched places in a text that may say more than those.
+`JoinedToNamed` finds those that follow the message that a payload names by its id: a context that
+joins messages gives the whole the id of the first.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from holdfast.domain.message import Payloads
 from holdfast.domain.record.atoms import GLUE, Atom, Atoms, Base, Match, settle
-from holdfast.domain.record.fingerprint import Fingerprint
+from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamps_in
+from holdfast.domain.record.grouping import Refs
 
 STARTS_MAX = 8
 """So many equal texts are tried as the first of a merged one: in a log of thousands of "yes" each
@@ -125,6 +130,83 @@ class MissingTexts:
 
     def _is_left(self, index: int) -> bool:
         return _is_missing(self.base.atoms[self.places[index]])
+
+
+class JoinedToNamed:
+    """The messages that stand in one payload after the one that it names by its id."""
+
+    def __init__(self, body: Payloads, base: Base) -> None:
+        self._base = base
+        self._stamps = {stamp for payload in body for stamp in stamps_in(payload)}
+        # What the list shows by itself as often as it is known is in no other payload.
+        self._spare = Counter(atom.print for atom in base.atoms if atom.is_left)
+        self._spare.subtract(map(fingerprint, body))
+
+    def cut(self, at: int, said: Fingerprint, named: int) -> list[Match]:
+        """A payload that says what the message at the place `named` says, and then what others say
+        that come after it, as all of these and what it says besides; nothing if it doesn't.
+        """
+        atoms = self._base.atoms
+        rest = after(atoms[named].print, said)
+        places = [named]
+        for place in range(named + 1, len(atoms)):
+            if rest is None or is_empty(rest):
+                break
+            left = after(atoms[place].print, rest)
+            if left is not None and self._may_be_joined(place):
+                places.append(place)
+                rest = left
+        if rest is None or len(places) == 1:
+            return []
+        if said.plain:
+            parts = [self._part(at, said, place) for place in places]
+            return parts if is_empty(rest) else [*parts, Match(at, rest, rest.text)]
+        return [self._whole(at, said, places)] if is_empty(rest) else []
+
+    def _may_be_joined(self, place: int) -> bool:
+        atom = self._base.atoms[place]
+        if not atom.is_left or self._spare[atom.print] < 1:
+            return False
+        return self._stamps.isdisjoint(self._base.stamps_at(place))
+
+    def _part(self, at: int, said: Fingerprint, place: int) -> Match:
+        text = self._base.atoms[place].print.text
+        part = Match(at, said._replace(text=text), text, certain=True)
+        return settle(part, place, self._base)
+
+    def _whole(self, at: int, said: Fingerprint, places: Sequence[int]) -> Match:
+        refs: Refs = ()
+        for place in places:
+            refs += self._base.atoms[place].refs
+            self._base.atoms[place].taken = True
+        return Match(at, said, refs=refs, place=places[0], certain=True)
+
+
+def after(beginning: Fingerprint, said: Fingerprint) -> Fingerprint | None:
+    """What is said after this beginning; None if it doesn't begin so."""
+    if beginning.role != said.role or is_empty(beginning):
+        return None
+    text = said.text
+    if beginning.text:
+        end = len(beginning.text)
+        goes_on = text.startswith(GLUE, end)
+        if not text.startswith(beginning.text) or not (goes_on or end == len(text)):
+            return None
+        text = text[end + len(GLUE) :]
+    for part, whole in zip(beginning[2:], said[2:], strict=True):
+        if whole[: len(part)] != part:
+            return None
+    return Fingerprint(
+        said.role,
+        text,
+        said.calls[len(beginning.calls) :],
+        said.answers[len(beginning.answers) :],
+        said.other[len(beginning.other) :],
+    )
+
+
+def is_empty(said: Fingerprint) -> bool:
+    return not any(said[1:])
 
 
 def _is_missing(atom: Atom) -> bool:

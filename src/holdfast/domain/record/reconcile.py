@@ -32,8 +32,9 @@ those were said that came in the format of the list. None of them may share obje
 were given.
 
 A stamp decides before all else: a payload whose own id is known is that message, and one whose own
-id differs from a message's is another, whatever both say. Only what has no id, on either side, is
-known by its object, its calls, its words or its place.
+id differs from a message's is another, whatever both say. A context that joins messages gives the
+whole the id of the first, so what is known and follows that one in its payload is not a wording of
+it. Only what has no id, on either side, is known by its object, its calls, its words or its place.
 
 What a rewind has taken away (`gone`) is not brought back by a list that still has it, nor is it
 taken for what somebody says again. Such a message is known by its object or its stamp. By its words
