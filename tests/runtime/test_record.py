@@ -643,5 +643,32 @@ def test_what_was_retracted_is_not_brought_back_by_a_list_older_than_an_answer(
     assert "Later words." not in str(list(session.context()))
 
 
+@pytest.mark.parametrize("format", ["openai.chat", "anthropic", "holdfast"])
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_words_that_a_context_joined_to_a_call_stay_hidden_in_a_list_that_has_them(
+    store: Store, format: str, answered: bool, more: int, hidden: int
+) -> None:
+    """I-11: a list has no say in what a label hides; all that is joined there is known."""
+    session = store.session("k")
+    texts = ["First words.", "Other words."]
+    with session.turn("Go.") as turn:
+        for text in texts:
+            turn.say(text)
+        called = turn.call("ls", {"path": "."})
+        messages = [*session.context(format), *spoken("Next.", format) * more]
+        if answered:
+            turn.result(called, "Nothing.")
+    secret = named(session, texts[hidden]).id
+    session.label(secret, visible_to_model=False)
+    assert len(again(session).record(messages, format=format).new) == more
+    shown = str(list(session.context(format)))
+    assert [text in shown for text in texts] == [hidden == 1, hidden == 0]
+    session.label(secret, visible_to_model=True)
+    shown = str(list(session.context(format)))
+    assert [shown.count(text) for text in texts] == [1, 1]
+
+
 def spoken(text: str, format: str) -> list[Any]:
     return [registry.get(format).say("user", text)]

@@ -23,7 +23,7 @@ from holdfast.domain.record.edits import is_edit
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_of
 from holdfast.domain.record.grouping import Shown, View
 from holdfast.domain.record.memory import Held, Remembered, remember
-from holdfast.domain.record.merged_texts import after, is_empty
+from holdfast.domain.record.merged_texts import holds_more
 from holdfast.domain.record.reconcile import Reconciled, reconcile
 from holdfast.domain.repair import StoredMessage, beside_their_calls, ids_of
 
@@ -164,10 +164,8 @@ class Evidence:
         """
         known = _ViewWordings(self.log)
         for id, payload in found.edits.items():
-            if id in known:
-                rest = after(fingerprint(known[id]), fingerprint(payload))
-                if rest is not None and not is_empty(rest):
-                    return True
+            if id in known and holds_more(fingerprint(payload), fingerprint(known[id])):
+                return True
         return False
 
     def news(self) -> list[Shown]:

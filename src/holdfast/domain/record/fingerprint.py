@@ -8,6 +8,8 @@ are not, as agents add and drop those without saying anything new. The reading i
 openai.chat, openai.responses, anthropic and the neutral form need no format here.
 """
 
+import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.domain.message import Payload, check
@@ -61,6 +63,23 @@ def fingerprint(payload: Payload) -> Fingerprint:
     if found[1:] == ("", (), (), ()) and not _is_blank(payload):
         return found._replace(other=(repr(bare(payload)),))
     return found
+
+
+def same_calls(some: Sequence[SpokenCall], others: Sequence[SpokenCall]) -> bool:
+    """Whether these are the same calls, whatever format their arguments are written in."""
+    if some == others:
+        return True
+    if [call[:2] for call in some] != [call[:2] for call in others]:
+        return False
+    pairs = zip(some, others, strict=True)
+    return all(_arguments(one) == _arguments(other) for one, other in pairs)
+
+
+def _arguments(call: SpokenCall) -> Any:
+    try:
+        return json.loads(call[2])
+    except ValueError:
+        return call[2]
 
 
 def bare(payload: Any) -> Any:
@@ -208,6 +227,6 @@ class _PayloadReading:
             said = call
         words = said.get("arguments", said.get("input", ""))
         if not isinstance(words, str):
-            words = repr(words)
+            words = json.dumps(words, default=repr)
         id = str(call.get("call_id") or call.get("id") or "")
         self.calls.append((id, str(said.get("name", "")), words))

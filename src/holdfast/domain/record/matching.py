@@ -8,7 +8,7 @@ and different ones (`Base.may_show`): those are two messages, whatever they say.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from holdfast.domain.message import Payload, Payloads
@@ -24,7 +24,7 @@ from holdfast.domain.record.fingerprint import (
     stamps_in,
 )
 from holdfast.domain.record.grouping import Refs
-from holdfast.domain.record.merged_texts import JoinedToNamed, MissingTexts, Seams
+from holdfast.domain.record.merged_texts import Joined, MissingTexts, Seams
 
 EDITED_AHEAD = 8
 """Among so many messages that are left between two matched places, the one that was edited is
@@ -64,7 +64,9 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     stamp.
     """
     claims: list[Match] = []
-    named = _NamedByStamp(body, base, by_stamp)
+    # Read only when something is joined: most lists have nothing like that in them.
+    joined = cache(partial(Joined, body, base))
+    named = _NamedByStamp(base, by_stamp, joined)
     waiting: list[tuple[int, Fingerprint]] = []
     for at, payload in enumerate(body):
         said = fingerprint(payload)
@@ -82,13 +84,16 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
         for atom in base.atoms:
             atom.taken |= not base.spent.isdisjoint(atom.refs)
     seams = Seams(base.atoms)
+    known = {atom.print for atom in base.atoms}
     of_no_id: Seams | None = None
     for at, said in waiting:
         stamps = stamps_in(body[at])
-        joined = seams
+        line = seams
         if stamps:
-            of_no_id = joined = of_no_id or Seams(_without_id(base))
-        parts = _parts(at, said, joined.cut(said), stamps=stamps)
+            of_no_id = line = of_no_id or Seams(_without_id(base))
+        parts = _parts(at, said, line.cut(said), stamps=stamps)
+        if said.calls and said not in known:
+            parts = joined().with_calls(at, said, stamps)
         claims += parts or [Match(at, said, stamps=stamps)]
     return sorted(claims, key=lambda claim: claim.at)
 
@@ -107,9 +112,11 @@ def _parts(
 class _NamedByStamp:
     """The messages that payloads name by an id of their own."""
 
-    def __init__(self, body: Payloads, base: Base, by_stamp: ByStamp) -> None:
-        self._body = body
+    def __init__(
+        self, base: Base, by_stamp: ByStamp, joined: Callable[[], Joined]
+    ) -> None:
         self._base = base
+        self._joined = joined
         self._by_stamp = by_stamp
 
     def claim(self, at: int, said: Fingerprint, stamp: str) -> list[Match]:
@@ -132,8 +139,10 @@ class _NamedByStamp:
         if atom.taken or atom.print.role != said.role:
             return []
         # It says just that: as nearly all do that have an id.
-        if said != atom.print and (joined := self._joined.cut(at, said, place)):
-            return joined
+        if said != atom.print:
+            joined = self._joined().after_named(at, said, place)
+            if joined:
+                return joined
         return [settle(Match(at, said, certain=True), place, self._base)]
 
     # All read only when a payload has an id: most have none.
@@ -150,10 +159,6 @@ class _NamedByStamp:
     @cached_property
     def _places_by_refs(self) -> dict[Refs, int]:
         return {atom.refs: place for place, atom in enumerate(self._base.atoms)}
-
-    @cached_property
-    def _joined(self) -> JoinedToNamed:
-        return JoinedToNamed(self._body, self._base)
 
 
 def _same_object(

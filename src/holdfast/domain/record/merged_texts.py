@@ -2,16 +2,23 @@
 
 `Seams` takes a text apart that is nothing but known messages, one after the other. `MissingTexts` finds the
 messages that are missing between two matched places in a text that may say more than those.
-`JoinedToNamed` finds those that follow the message that a payload names by its id: a context that
-joins messages gives the whole the id of the first.
+`Joined` finds those that stand in one payload with calls, or after the message that a payload names
+by its id: a context that joins messages gives the whole the id of the first.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from holdfast.domain.message import Payloads
 from holdfast.domain.record.atoms import GLUE, Atom, Atoms, Base, Match, settle
-from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamps_in
+from holdfast.domain.record.fingerprint import (
+    Fingerprint,
+    Stamps,
+    fingerprint,
+    same_calls,
+    stamps_in,
+)
 from holdfast.domain.record.grouping import Refs
 
 STARTS_MAX = 8
@@ -132,8 +139,8 @@ class MissingTexts:
         return _is_missing(self.base.atoms[self.places[index]])
 
 
-class JoinedToNamed:
-    """The messages that stand in one payload after the one that it names by its id."""
+class Joined:
+    """The messages that stand in one payload, one after the other: words, or words and calls."""
 
     def __init__(self, body: Payloads, base: Base) -> None:
         self._base = base
@@ -142,26 +149,66 @@ class JoinedToNamed:
         self._spare = Counter(atom.print for atom in base.atoms if atom.is_left)
         self._spare.subtract(map(fingerprint, body))
 
-    def cut(self, at: int, said: Fingerprint, named: int) -> list[Match]:
+    def after_named(self, at: int, said: Fingerprint, named: int) -> list[Match]:
         """A payload that says what the message at the place `named` says, and then what others say
         that come after it, as all of these and what it says besides; nothing if it doesn't.
         """
-        atoms = self._base.atoms
-        rest = after(atoms[named].print, said)
-        places = [named]
-        for place in range(named + 1, len(atoms)):
-            if rest is None or is_empty(rest):
-                break
-            left = after(atoms[place].print, rest)
-            if left is not None and self._may_be_joined(place):
-                places.append(place)
-                rest = left
-        if rest is None or len(places) == 1:
+        places, rest = self._run(said, named)
+        if len(places) < 2:
             return []
         if said.plain:
             parts = [self._part(at, said, place) for place in places]
             return parts if is_empty(rest) else [*parts, Match(at, rest, rest.text)]
         return [self._whole(at, said, places)] if is_empty(rest) else []
+
+    def with_calls(self, at: int, said: Fingerprint, stamps: Stamps) -> list[Match]:
+        """A payload with calls that is nothing but several known messages, as all of these; nothing
+        if it isn't.
+        """
+        for start in self._starts(said)[:STARTS_MAX]:
+            places, rest = self._run(said, start)
+            claim = Match(at, said, stamps=stamps)
+            may_be = all(self._base.may_show(claim, place) for place in places)
+            if len(places) > 1 and is_empty(rest) and may_be:
+                return [self._whole(at, said, places)]
+        return []
+
+    def _starts(self, said: Fingerprint) -> list[int]:
+        """The places of messages that a payload may begin with."""
+        first = said.calls[0][:2]
+        starts = [*self._by_beginning.get((said.role, "", first), ())]
+        for end in _paragraphs(said.text)[1]:
+            for call in (None, first):
+                starts += self._by_beginning.get((said.role, said.text[:end], call), ())
+        return sorted(starts)
+
+    @cached_property
+    def _by_beginning(self) -> dict[tuple[str, str, tuple[str, str] | None], list[int]]:
+        """Places by role, text, and the id and the name of the first call."""
+        places: dict[tuple[str, str, tuple[str, str] | None], list[int]] = {}
+        for place, atom in enumerate(self._base.atoms):
+            role, text, calls, *_ = atom.print
+            first = calls[0][:2] if calls else None
+            places.setdefault((role, text, first), []).append(place)
+        return places
+
+    def _run(self, said: Fingerprint, start: int) -> tuple[list[int], Fingerprint]:
+        """The places of the messages that the payload is made of, from this one on, and what it
+        says besides.
+        """
+        atoms = self._base.atoms
+        rest = after(atoms[start].print, said)
+        if rest is None or atoms[start].taken:
+            return [], said
+        places = [start]
+        for place in range(start + 1, len(atoms)):
+            if is_empty(rest):
+                break
+            left = after(atoms[place].print, rest)
+            if left is not None and self._may_be_joined(place):
+                places.append(place)
+                rest = left
+        return places, rest
 
     def _may_be_joined(self, place: int) -> bool:
         atom = self._base.atoms[place]
@@ -193,7 +240,9 @@ def after(beginning: Fingerprint, said: Fingerprint) -> Fingerprint | None:
         if not text.startswith(beginning.text) or not (goes_on or end == len(text)):
             return None
         text = text[end + len(GLUE) :]
-    for part, whole in zip(beginning[2:], said[2:], strict=True):
+    if not same_calls(beginning.calls, said.calls[: len(beginning.calls)]):
+        return None
+    for part, whole in zip(beginning[3:], said[3:], strict=True):
         if whole[: len(part)] != part:
             return None
     return Fingerprint(
@@ -207,6 +256,17 @@ def after(beginning: Fingerprint, said: Fingerprint) -> Fingerprint | None:
 
 def is_empty(said: Fingerprint) -> bool:
     return not any(said[1:])
+
+
+def holds_more(said: Fingerprint, known: Fingerprint) -> bool:
+    """Whether all of a known message is in this, and something besides."""
+    if said == known or said.role != known.role:
+        return False
+    in_lines = f"{GLUE}{known.text}{GLUE}" in f"{GLUE}{said.text}{GLUE}"
+    calls = {call[:2] for call in said.calls}
+    return (in_lines or not known.text) and calls.issuperset(
+        call[:2] for call in known.calls
+    )
 
 
 def _is_missing(atom: Atom) -> bool:
