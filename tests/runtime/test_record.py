@@ -598,12 +598,14 @@ def approve_and_answer(session: Session, calls: list[str]) -> None:
 @pytest.mark.parametrize("hide", [hide_by_label, hide_by_rewind])
 @pytest.mark.parametrize("decide", [deny, approve_and_answer])
 @pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("by_user", [False, True])
 def test_a_list_older_than_an_answer_brings_nothing_back_that_was_hidden_meanwhile(
     store: Store,
     format: str,
     hide: Callable[[Session], None],
     decide: Callable[[Session, list[str]], None],
     count: int,
+    by_user: bool,
 ) -> None:
     """I-11, I-12: the answer is the newest message, and stands beside its call: what the list has
     after it was said before.
@@ -611,9 +613,12 @@ def test_a_list_older_than_an_answer_brings_nothing_back_that_was_hidden_meanwhi
     session = store.session("k")
     with session.turn("Pay.") as turn:
         calls = [turn.call("pay", {"euros": n}, needs_approval=True) for n in range(count)]
-    with session.turn() as turn:
-        turn.say("Known words.")
-        turn.say("Later words.")
+    for text in ("Known words.", "Later words."):
+        if by_user:
+            session.append(text)
+        else:
+            with session.turn() as turn:
+                turn.say(text)
     messages = [*session.context(format), *spoken("Next.", format)]
     before = said(session)
     hide(session)
@@ -668,6 +673,36 @@ def test_words_that_a_context_joined_to_a_call_stay_hidden_in_a_list_that_has_th
     session.label(secret, visible_to_model=True)
     shown = str(list(session.context(format)))
     assert [shown.count(text) for text in texts] == [1, 1]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("more", ["", "Next."])
+@pytest.mark.parametrize("decided", [False, True])
+def test_what_repair_shows_beside_words_in_one_payload_is_never_stored(
+    store: Store, fresh: bool, more: str, decided: bool
+) -> None:
+    """I-12, FAULTS A10: results and words are one payload for Anthropic, and one of the words was
+    hidden since.
+    """
+    session = store.session("k")
+    with session.turn("Pay.") as turn:
+        calls = [turn.call("pay", {"euros": n}, needs_approval=True) for n in range(2)]
+    session.append_all([user("Known words."), user("Later words.")])
+    session.decide(calls[0], False, by="ann")
+    messages = copy.deepcopy(list(session.context("anthropic")))
+    hide_by_label(session)
+    if decided:
+        session.decide(calls[1], False, by="bob")
+    before = said(session)
+    if more:
+        messages[-1]["content"].append({"type": "text", "text": more})
+    recorder = again(session) if fresh else session
+    recorder.record(messages, format="anthropic")
+    recorder.record(messages, format="anthropic")
+    assert said(session) == [*before, *[more][: len(more)]]
+    shown = str(list(session.context("anthropic")))
+    assert "Later words." not in shown and "Denied by ann." in shown
+    assert shown.count("[waiting for approval]") == (not decided)
 
 
 def spoken(text: str, format: str) -> list[Any]:

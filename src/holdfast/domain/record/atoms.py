@@ -15,6 +15,7 @@ from holdfast.domain.record.fingerprint import (
     Fingerprint,
     Stamps,
     fingerprint,
+    pieces_of,
     stamps_in,
     worded,
 )
@@ -56,7 +57,8 @@ class Match(msgspec.Struct):
     `at` is the place in the presented list, `text` the stretch (None: the whole payload), `place`
     the atom's place, `believed` the wording it was matched by. `certain`: by object or stamp, not
     by what it says. `made`: it is what repair shows in the place of a result. `stamps`: the
-    payload's own ids, unless what was joined to a known message is meant.
+    payload's own ids, unless what was joined to a known message is meant. `piece`: what it is a
+    claim of, where results and words of one payload are looked at one by one.
     """
 
     at: int
@@ -68,6 +70,7 @@ class Match(msgspec.Struct):
     certain: bool = False
     made: bool = False
     stamps: Stamps = ()
+    piece: Payload | None = None
 
 
 Presented = tuple[Payload, list[int]]
@@ -283,3 +286,17 @@ def is_made(said: Fingerprint) -> bool:
         return False
     texts = said.text.split(GLUE)
     return len(texts) == len(said.answers) and MADE.issuperset(texts)
+
+
+def without_made(payload: Payload) -> Payload:
+    """The payload without what repair has shown in it in the place of results; itself if that is
+    nothing, or all.
+    """
+    if not isinstance(payload, dict):
+        return payload
+    pieces = pieces_of(payload)
+    said = [piece for piece in pieces if not is_made(fingerprint(piece))]
+    if not said or len(said) == len(pieces):
+        return payload
+    key = "parts" if "parts" in payload else "content"
+    return {**payload, key: [block for piece in said for block in piece[key]]}

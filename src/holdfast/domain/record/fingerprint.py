@@ -10,6 +10,7 @@ openai.chat, openai.responses, anthropic and the neutral form need no format her
 
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from holdfast.domain.message import Payload, check
@@ -125,6 +126,28 @@ def stamps_in(payload: Payload) -> Stamps:
     """The payload's own id; those of its items, where it is a list of them."""
     items = payload if isinstance(payload, list) else (payload,)
     return tuple(stamp for item in items if (stamp := stamp_of(item)))
+
+
+def pieces_of(payload: Payload) -> list[dict[str, Any]]:
+    """A payload with results and more in it as each of its results, and what stands between them;
+    nothing for any other.
+    """
+    if not isinstance(payload, dict):
+        return []
+    key = "parts" if "parts" in payload else "content"
+    blocks = payload.get(key)
+    if not isinstance(blocks, list) or len(blocks) < 2:
+        return []
+    pieces: list[dict[str, Any]] = []
+    for is_result, group in groupby(blocks, key=_is_result):
+        some = list(group)
+        for piece in [[block] for block in some] if is_result else [some]:
+            pieces.append({"role": payload.get("role", "user"), key: piece})
+    return pieces if any(map(_is_result, blocks)) else []
+
+
+def _is_result(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in _RESULT
 
 
 def worded(payload: Payload, text: str) -> Payload:

@@ -20,6 +20,7 @@ from holdfast.domain.record.fingerprint import (
     Stamps,
     fingerprint,
     is_same,
+    pieces_of,
     stamp_of,
     stamps_in,
 )
@@ -66,6 +67,7 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     claims: list[Match] = []
     # Read only when something is joined: most lists have nothing like that in them.
     joined = cache(partial(Joined, body, base))
+    texts_of_results = cache(partial(_texts_of_results, base))
     named = _NamedByStamp(base, by_stamp, joined)
     waiting: list[tuple[int, Fingerprint]] = []
     for at, payload in enumerate(body):
@@ -94,8 +96,44 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
         parts = _parts(at, said, line.cut(said), stamps=stamps)
         if said.calls and said not in known:
             parts = joined().with_calls(at, said, stamps)
+        elif said.answers and said not in known:
+            parts = _pieces(at, body[at], line, texts_of_results())
         claims += parts or [Match(at, said, stamps=stamps)]
     return sorted(claims, key=lambda claim: claim.at)
+
+
+def _texts_of_results(base: Base) -> dict[Refs, str]:
+    """What the known results say, by the calls that they answer."""
+    return {
+        atom.print.answers: atom.print.text
+        for atom in base.atoms
+        if atom.print.answers and atom.is_left
+    }
+
+
+def _pieces(
+    at: int, payload: Payload, line: Seams, results: dict[Refs, str]
+) -> list[Match]:
+    """Results and words that a context has put into one payload, each as what it is; nothing if
+    there is more in it than is known, unless that stands beside what repair had shown.
+    """
+    claims: list[Match] = []
+    is_known, made = True, False
+    stamps = stamps_in(payload)
+    for piece in pieces_of(payload):
+        said = fingerprint(piece)
+        if said.answers:
+            claim = Match(at, said, said.text, made=is_made(said), piece=piece)
+            claims.append(claim)
+            made |= claim.made
+            is_known &= claim.made or results.get(said.answers) == said.text
+            continue
+        texts = line.cut(said, least=1)
+        is_known &= bool(texts)
+        claims += _parts(at, said, texts, stamps=stamps) or [
+            Match(at, said, stamps=stamps, piece=piece)
+        ]
+    return claims if is_known or made else []
 
 
 def _without_id(base: Base) -> list[Atom]:

@@ -62,10 +62,11 @@ What can't be told, and what is then chosen:
   message and the rest.
 * Parts joined by a single line break are recognised only if that is all that happened to them; then the first is
   reworded to the whole, and the others leave the order. A new text joined so to a known object is an edit of it.
-* Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one.
+* Results and words that a caller puts into one payload (anthropic) are one message: an edit of the known one, unless
+  all of it is known, or it has something in it that repair made: then each is looked at by itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import chain, groupby, repeat
 from operator import is_
 from types import MappingProxyType
@@ -74,7 +75,13 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.message import Payload, Payloads
-from holdfast.domain.record.atoms import GLUE, Match, build_base, is_made
+from holdfast.domain.record.atoms import (
+    GLUE,
+    Match,
+    build_base,
+    is_made,
+    without_made,
+)
 from holdfast.domain.record.fingerprint import (
     fingerprint,
     is_same,
@@ -402,12 +409,17 @@ def _word(
     """Notes an edit where the view words these messages otherwise; returns those that stay in the
     order.
     """
-    if not refs or not wordings.differ(refs, payload, believed=believed):
+    if not refs:
+        return refs
+    said = without_made(payload)
+    if said is not payload and wordings.are_said_beside_made(refs, payload, said):
+        return refs
+    if not wordings.differ(refs, said, believed=believed):
         return refs
     # What repair had shown before a result came is no wording of it.
-    if is_made(fingerprint(payload)):
+    if is_made(fingerprint(said)):
         return refs
-    result.edits[refs[0]] = payload
+    result.edits[refs[0]] = said
     return refs[:1]
 
 
@@ -450,21 +462,36 @@ def _add_payload(
     refs: list[Ref] = []
     for is_new, claims in groupby(group, key=lambda claim: claim.refs is None):
         if is_new:
-            text = GLUE.join(claim.text or "" for claim in claims)
-            refs.append(_add_new(result, worded(payload, text)))
+            refs += _add_parts(result, payload, claims)
             continue
         for claim in claims:
             refs += _add_part(result, payload, claim, wordings)
     return tuple(refs)
 
 
+def _add_parts(
+    result: Reconciled, payload: Payload, claims: Iterable[Match]
+) -> list[Ref]:
+    """Adds what is new between the known parts of a payload: words as one message, any other piece
+    as it is.
+    """
+    refs: list[Ref] = []
+    for is_piece, some in groupby(claims, key=lambda claim: claim.piece is not None):
+        if is_piece:
+            refs += [_add_new(result, claim.piece or {}) for claim in some]
+        else:
+            text = GLUE.join(claim.text or "" for claim in some)
+            refs.append(_add_new(result, worded(payload, text)))
+    return refs
+
+
 def _add_part(
     result: Reconciled, payload: Payload, claim: Match, wordings: Wordings
 ) -> Refs:
     refs = claim.refs or ()
-    if wordings.read(refs, believed=claim.believed) in (None, claim.text):
+    if wordings.read(refs, believed=claim.believed) in (None, claim.print.text):
         return refs
-    part = worded(payload, claim.text or "")
+    part = claim.piece or worded(payload, claim.print.text)
     return _word(result, part, refs, wordings, claim.believed)
 
 

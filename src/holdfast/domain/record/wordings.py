@@ -66,6 +66,19 @@ class Wordings:
             texts.append(fingerprint(payload).text)
         return GLUE.join(filter(None, texts))
 
+    def are_said_beside_made(self, refs: Refs, payload: Payload, said: Payload) -> bool:
+        """Whether the view says for these messages what is `said` in this payload beside what
+        repair had made; the real results may have come since.
+        """
+        left = fingerprint(said)
+        made = set(fingerprint(payload).answers).difference(left.answers)
+        others = []
+        for ref in refs:
+            known = self.known.get(ref, self.shown.get(ref))
+            if known is None or made.isdisjoint(fingerprint(known).answers):
+                others.append(ref)
+        return self.read(tuple(others)) == left.text
+
     def stamps(self, ref: str) -> Stamps:
         """The ids that the payload of a message has of its own: as the view shows it, or as it was
         stored, if somebody has recorded it without them since.
