@@ -594,6 +594,7 @@ def approve_and_answer(session: Session, calls: list[str]) -> None:
             turn.result(due.call_id, "Paid.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["openai.chat", "openai.responses", "anthropic", "holdfast"])
 @pytest.mark.parametrize("hide", [hide_by_label, hide_by_rewind])
 @pytest.mark.parametrize("decide", [deny, approve_and_answer])
@@ -648,6 +649,7 @@ def test_what_was_retracted_is_not_brought_back_by_a_list_older_than_an_answer(
     assert "Later words." not in str(list(session.context()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["openai.chat", "anthropic", "holdfast"])
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("more", [0, 1])

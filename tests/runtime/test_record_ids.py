@@ -164,6 +164,7 @@ def test_ids_that_a_context_gives_its_messages_are_nobodys_own(store: holdfast.S
 THREE = ("Hello.", "My PIN is 1234.", "Thanks.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format", "role"),
     [("openai.chat", "user"), ("openai.chat", "assistant"), ("holdfast", "user"), ("acp", "user")],
