@@ -153,6 +153,45 @@ FILLS = """
 """
 
 
+MAKES = """
+    import resource, signal, holdfast
+    where = sys.argv[1]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room in range(0, 200_000, 4096):
+        path = f"{where}-{room}"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, usual[1]))
+        try:
+            store = holdfast.open(path)
+            found = "made"
+        except holdfast.errors.HoldfastError as error:
+            found = f"{type(error).__name__} {error}"
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        if found == "made":
+            store.close()
+        with holdfast.open(path) as store:
+            store.session("k").append("There is room.")
+            say(room, len(store.check()), found)
+        if found == "made":
+            break
+"""
+
+
+def test_a_store_that_there_is_no_room_to_make_says_so_and_is_made_when_there_is(
+    path: Path,
+) -> None:
+    """What SQLite can't write takes its transaction back: that it is gone by then is not told as
+    damage. Room for the database and not for the index of its log is no room.
+    """
+    lines = [line.split(maxsplit=2) for line in procs.run(MAKES, path)]
+    assert {problems for _, problems, _ in lines} == {"0"}
+    *refused, (_, _, last) = lines
+    assert last == "made" and len(refused) > 8
+    assert {found.split()[0] for _, _, found in refused} == {"StoreUnavailable"}, refused
+    [told] = [found for room, _, found in refused if room == "16384"]
+    assert "no room" in told and "try again" in told
+
+
 def test_a_file_that_may_grow_no_more_loses_nothing_and_grows_again_when_it_may(path: Path) -> None:
     """The limit is the kernel's: every write beyond it is really refused."""
     lines = procs.run(FILLS, path)

@@ -51,3 +51,61 @@ def test_what_is_loaded_late_says_what_is_wrong_when_no_file_can_be_opened(tmp_p
         told = dict((running.line() or "").split() for _ in range(10))
         assert set(told.values()) == {"StoreUnavailable"}, told
         assert running.line() == "all 1"
+
+
+FEW_FILES_LEFT = """
+    import os, resource
+    import holdfast
+    path, names = sys.argv[1], sys.argv[2].split(",")
+    with holdfast.open(path) as store:  # what is loaded then is loaded
+        store.session("k").append("kelp")
+        store.search("kelp")
+        store.backup(path + "-copy")
+    calls = {
+        "open": lambda: holdfast.open(path).close(),
+        "open new": lambda: holdfast.open(f"{path}-{spare}").close(),
+        "read": lambda: holdfast.open(path, read_only=True).close(),
+        "search": lambda: store.search("kelp"),
+        "backup": lambda: store.backup(f"{path}-copy-{spare}"),
+    }
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+    for name in names:
+        for spare in range(20):
+            with holdfast.open(path) as store:
+                taken = []
+                try:
+                    while True:
+                        taken.append(os.open(os.devnull, os.O_RDONLY))
+                except OSError:
+                    pass
+                for _ in range(spare):
+                    os.close(taken.pop())
+                try:
+                    calls[name]()
+                    told = "done"
+                except holdfast.errors.StoreUnavailable as error:
+                    told = f"{error.problem} | {error.remedy}"
+                for each in taken:
+                    os.close(each)
+            say(name.replace(" ", "_"), told)
+    say("end")
+"""
+
+
+def test_too_many_open_files_are_told_as_that_however_many_are_left(tmp_path: Path) -> None:
+    """Neither the folder nor the disk is to blame, and the remedy says what helps."""
+    names = ("open", "open new", "read", "search", "backup")
+    with child(FEW_FILES_LEFT, tmp_path / "a.db", ",".join(names)) as running:
+        lines = []
+        while (line := running.line()) not in ("end", None):
+            lines.append((line or "").split(" ", 1))
+        assert line == "end", running.errors()
+    for name in names:
+        told = [told for called, told in lines if called == name.replace(" ", "_")]
+        assert told[-1] == "done", "there are enough"
+        refused = [each for each in told if each != "done"]
+        assert refused, name
+        for each in refused:
+            problem, remedy = each.split(" | ")
+            assert "too many" in problem.lower() and "limit of open files" in remedy, (name, each)

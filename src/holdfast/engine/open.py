@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from holdfast.engine.address import Place, is_postgres, is_remote, shown
+from holdfast.engine.late_import import loading
 from holdfast.engine.protocol import Chance, Engine, Now, Tick, WordsOf
 from holdfast.errors import BadArgument, StoreUnavailable
 
@@ -56,12 +57,14 @@ def open_engine(
         return made
     if read_only:
         # imported here: a program that only writes does not load what only reads
-        from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
+        with loading(shown(where)):
+            from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
 
         return ReadOnlySqliteEngine(
             _place(where), tick=tick, now=now, clock=clock, words_of=words_of
         )
-    from holdfast.engine.sqlite.engine import SqliteEngine
+    with loading(shown(where)):
+        from holdfast.engine.sqlite.engine import SqliteEngine
 
     return SqliteEngine(
         _place(where),

@@ -15,10 +15,11 @@ from holdfast.engine.sqlite.file_guard.file_header import (
 )
 from holdfast.engine.sqlite.file_guard.file_identity import refuse_beside_strayed
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file, refuse_remote
+from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_others
 from holdfast.engine.sqlite.file_guard.process_fork import opening
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION, migrate
-from holdfast.engine.sqlite.queries import SCHEMA
+from holdfast.engine.sqlite.queries import SCHEMA, transaction
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
@@ -162,9 +163,7 @@ def make_file(path: str) -> None:
         warn_of_others(path)
     except OSError as error:
         remedy = "Check that its folder exists and that the file is yours to write"
-        raise StoreUnavailable(
-            where=path, problem=error.strerror or str(error), remedy=remedy
-        ) from error
+        raise unusable(error, path, remedy) from error
 
 
 def _make_or_check(path: str) -> None:
@@ -187,7 +186,7 @@ def _check_or_create(connection: apsw.Connection, path: str) -> None:
     if not _refuse_other_owner(connection, path):
         # both before the first table: the page size can't be changed later
         connection.execute("PRAGMA page_size=4096; PRAGMA journal_mode=WAL").fetchall()
-        with connection:
+        with transaction(connection, "IMMEDIATE"):
             connection.execute(SCHEMA)
             connection.execute(
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}"

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import apsw
 
+from holdfast.engine.sqlite.file_guard.open_files import PROBLEM, REMEDY, is_none_left
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 
 _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
@@ -78,6 +79,7 @@ def translate(
         return Damaged(where=where, problem=problem)
     for kind, (problem, remedy) in _REMEDIES.items():
         if isinstance(error, kind):
+            problem, remedy = _seen_closer(error) or (problem, remedy)
             return StoreUnavailable(
                 where=where, problem=problem + _in_its_words(error), remedy=remedy
             )
@@ -86,6 +88,16 @@ def translate(
         problem=f"SQLite says {error!r}",
         remedy="Report this; it is a defect",
     )
+
+
+def _seen_closer(error: apsw.Error) -> tuple[str, str] | None:
+    """What is wrong and what helps, where SQLite's kind of error says too little."""
+    if isinstance(error, apsw.CantOpenError) and is_none_left():
+        return PROBLEM, REMEDY
+    # The index of a log is grown before it is used, and nothing but room is needed for that.
+    if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+        return "there is no room for it on the disk", _REMEDIES[apsw.FullError][1]
+    return None
 
 
 def _in_its_words(error: apsw.Error) -> str:

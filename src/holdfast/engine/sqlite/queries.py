@@ -1,6 +1,7 @@
 """The named statements of this engine's `.sql` files, ready to run."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -37,3 +38,22 @@ class Statements:
 
     def run_many(self, name: str, rows: Iterable[named_sql.Row]) -> None:
         self.connection.executemany(QUERIES[name], rows)
+
+
+@contextlib.contextmanager
+def transaction(connection: apsw.Connection, kind: str) -> Iterator[None]:
+    """`DEFERRED` to read the file as of one moment, `IMMEDIATE` to write it.
+
+    Not the driver's own, `with connection:`. SQLite takes a transaction back by itself when it can't
+    write, and the driver then says that there is none, in the place of what was wrong.
+    """
+    try:
+        # one that was interrupted may have left its own behind
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute(f"BEGIN {kind}")
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

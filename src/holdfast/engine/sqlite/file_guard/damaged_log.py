@@ -11,7 +11,8 @@ import warnings
 
 import apsw
 
-from holdfast.errors import Damaged, StoreUnavailable
+from holdfast.engine.sqlite.file_guard.open_files import unusable
+from holdfast.errors import Damaged
 from holdfast.write_ahead_log import LogDamage, log_damage
 
 LOOKS = 3
@@ -64,9 +65,10 @@ def _damage(path: str, *, page_bytes: int, good: int = 0) -> LogDamage | None:
     try:
         return log_damage(path + "-wal", page_bytes=page_bytes, good=good)
     except OSError as error:
-        problem = f"its write-ahead log can't be read: {error.strerror or error}"
-        remedy = "Check the files beside it, and how many this process has open, then try again"
-        raise StoreUnavailable(where=path, problem=problem, remedy=remedy) from error
+        remedy = "Check the files beside it, then try again"
+        raise unusable(
+            error, path, remedy, "its write-ahead log can't be read"
+        ) from error
 
 
 def _kept(log: str) -> str:

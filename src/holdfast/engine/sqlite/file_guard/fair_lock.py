@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
 from holdfast.engine.sqlite.file_guard.process_fork import keep_from_children
 from holdfast.engine.wake_signal import Signal
@@ -55,9 +56,7 @@ class FairLock:
             "Check that there is room on the disk, and that its folder is yours to write; "
             "then try again"
         )
-        return StoreUnavailable(
-            where=self._path, problem=error.strerror or str(error), remedy=remedy
-        )
+        return unusable(error, self._path, remedy)
 
     def acquire(self, timeout_s: float) -> bool:
         """True when held; False when it could not be had in time."""

@@ -19,6 +19,7 @@ import apsw
 
 from holdfast.engine.sqlite.connection import quoted
 from holdfast.engine.sqlite.driver_errors import translated
+from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import OWNER_ONLY
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import Backup
@@ -80,9 +81,7 @@ def _place(to: str) -> Iterator[tuple[str, int]]:
             "Choose a place in a folder that exists, is yours to write and has room; nothing "
             "is ever overwritten"
         )
-        raise StoreUnavailable(
-            where=to, problem=error.strerror or str(error), remedy=remedy
-        ) from error
+        raise unusable(error, to, remedy) from error
 
 
 def _copy(reader: apsw.Connection, partial: str) -> None:

@@ -21,7 +21,7 @@ import apsw
 
 from holdfast.engine.blobs import names_in
 from holdfast.engine.protocol import Notes
-from holdfast.engine.sqlite.queries import Statements
+from holdfast.engine.sqlite.queries import Statements, transaction
 
 _SCRUB_BYTES = 16 << 20
 
@@ -125,7 +125,7 @@ def scrub(
     run("DROP TABLE IF EXISTS scrub")
     left = run("PRAGMA freelist_count").get * run("PRAGMA page_size").get
     if left:
-        with connection:
+        with transaction(connection, "IMMEDIATE"):
             run("CREATE TABLE scrub (zeros BLOB)")
             while left > 0:
                 run(

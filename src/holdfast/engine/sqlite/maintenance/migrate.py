@@ -10,7 +10,7 @@ from typing import Any, cast
 import apsw
 
 from holdfast.domain.accepted_events import event_name
-from holdfast.engine.sqlite.queries import MIGRATIONS
+from holdfast.engine.sqlite.queries import MIGRATIONS, transaction
 
 SCHEMA_VERSION = 3
 
@@ -23,7 +23,7 @@ def migrate(connection: apsw.Connection) -> int:
         connection.create_scalar_function(
             "event_name", cast(Any, event_name), 2, deterministic=True
         )
-        with connection:
+        with transaction(connection, "IMMEDIATE"):
             for script in steps:
                 connection.execute(script)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}").fetchall()

@@ -18,7 +18,7 @@ import apsw
 from holdfast.domain.search.query import SearchableText
 from holdfast.domain.search.tokenize import spaced
 from holdfast.engine.named_sql import Rows
-from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.errors import Damaged, StoreUnavailable
@@ -184,21 +184,6 @@ class SearchFeed:
                 self._file.condemn(connection)
         if touched:
             self._file.rewrite()
-
-
-@contextlib.contextmanager
-def transaction(connection: apsw.Connection, kind: str) -> Iterator[None]:
-    """`DEFERRED` to read the file as of one moment, `IMMEDIATE` to write it."""
-    try:
-        # one that was interrupted may have left its own behind
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        connection.execute(f"BEGIN {kind}")
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 @lru_cache(maxsize=4096)

@@ -24,8 +24,9 @@ import apsw
 
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
+from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
-from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.readers import forsake
 from holdfast.errors import StoreUnavailable
 
@@ -97,9 +98,7 @@ class SearchFile:
             raise Spoiled(str(error)) from error
         except OSError as error:
             remedy = "Check the folder's rights and the disk; all but searching goes on without it"
-            raise StoreUnavailable(
-                where=self.path, problem=error.strerror or str(error), remedy=remedy
-            ) from error
+            raise unusable(error, self.path, remedy) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -151,7 +150,10 @@ class SearchFile:
             return
         self.remove()
         new = self._fresh()
-        with contextlib.closing(self._connect(new)) as connection, connection:
+        with (
+            contextlib.closing(self._connect(new)) as connection,
+            transaction(connection, "IMMEDIATE"),
+        ):
             connection.execute(SEARCH["schema"])
             connection.execute(
                 f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"

@@ -33,13 +33,12 @@ from holdfast.domain.search.query import Found, SearchQuestion, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.search import found_in
-from holdfast.engine.sqlite.queries import SEARCH
+from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.feed import (
     FEW,
     SearchFeed,
     any_of,
     facet,
-    transaction,
 )
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled, Unsealed
 from holdfast.engine.sqlite.search.log_source import LogSource
