@@ -1,12 +1,16 @@
-"""An event that a thread waits for, safe where a signal handler may raise.
+"""An event that a thread waits for, and the start of a thread, safe where a signal handler may raise.
 
 `threading.Event`, `Condition` and `Semaphore` are Python code where they lock: Ctrl-C that comes in
 there leaves the lock locked, and the next one who sets, or waits, waits for ever. What a caller's
-thread shares with ours is made of C code where it locks.
+thread shares with ours is made of C code where it locks. `Thread.start` waits for such an event.
 """
 
+import _thread
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import Any
 
 
 class Signal:
@@ -39,3 +43,37 @@ class Signal:
             with suppress(Empty):
                 self._told.get(timeout=seconds)
         return self._is_set
+
+
+def begin_thread(work: Callable[[], Any], name: str) -> None:
+    """Has a thread of this name do it, which ends with the process. An interrupt in here leaves
+    nothing undone and nobody waiting: the thread begins, or it never was.
+    """
+    if not may_be_interrupted():
+        _begin(work, name)
+        return
+    begun: SimpleQueue[None] = SimpleQueue()
+    # One step of C code. Where that thread starts another, no signal handler comes.
+    _thread.start_new_thread(_begin_from_afar, (work, name, begun))
+    begun.get()
+
+
+def may_be_interrupted() -> bool:
+    """Whether signal handlers run on this thread."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _begin(work: Callable[[], Any], name: str) -> None:
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
+def _begin_from_afar(
+    work: Callable[[], Any], name: str, begun: "SimpleQueue[None]"
+) -> None:
+    try:
+        _begin(work, name)
+    except RuntimeError:  # there can be no more threads: this one is there
+        begun.put(None)
+        work()
+    finally:
+        begun.put(None)

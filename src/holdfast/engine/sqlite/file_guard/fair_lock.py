@@ -5,23 +5,28 @@ fifteen thousand to one. The kernel queues those who wait for a file lock, so wh
 this one first. A wait that takes too long is given up: the kernel's lock has no timeout, so a
 second thread does the waiting. It stays in the queue for the next attempt, so there is never more
 than one, and lets go again when it comes too late.
+
+That thread waits with a file that it has opened itself. When it comes in time, the file is handed
+over with the lock on it; if not, it is closed by the thread. Nobody closes a file that another
+thread uses: by its number, that one would lock whatever was opened next.
 """
 
 import errno
 import fcntl
 import os
-import threading
-from collections.abc import Callable
+import time
+from contextlib import suppress
 
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
-from holdfast.engine.sqlite.file_guard.process_fork import keep_from_children
-from holdfast.engine.wake_signal import Signal
+from holdfast.engine.sqlite.file_guard.process_fork import keep_from_children, opening
+from holdfast.engine.wake_signal import Signal, begin_thread
 from holdfast.errors import StoreUnavailable
 
 NOTE_BYTES = 64
+LOOK_S = 0.01
+"""How often the lock is tried by one who could not open another file to wait with."""
 _GOT, _GIVEN_UP = "got", "given up"
-_WAITER, _OWNER = "the waiter", "its owner"
 
 
 _NONE = -1
@@ -41,10 +46,9 @@ class FairLock:
     def _open(self) -> None:
         try:
             make_owned(self._path)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._file = _LockFile(self._path)
         except OSError as error:
             raise self._unusable(error) from error
-        self._close = keep_from_children(self._file)
 
     def _unusable(self, error: OSError) -> StoreUnavailable:
         if error.errno == errno.ELOOP:
@@ -63,7 +67,7 @@ class FairLock:
         try:
             # It was deleted: others queue up at a new one. The last attempt to have that
             # may have failed, with its folder gone.
-            if self._file == _NONE or os.fstat(self._file).st_nlink == 0:
+            if self._file.is_closed or os.fstat(self._file.number).st_nlink == 0:
                 self.close()
                 self._open()
             while True:
@@ -73,55 +77,98 @@ class FairLock:
                     if got is not None:
                         return got
                 self._waiter = None
-                try:
-                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_free():
                     return True
-                except BlockingIOError:
-                    self._waiter = _Waiter(self._file)
+                self._waiter = _Waiter(self._path)
+                self._waiter.begin()
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _is_free(self) -> bool:
+        """Whether nobody had it; then it is held."""
+        with suppress(BlockingIOError):
+            fcntl.flock(self._file.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
 
     def _wait(self, waiter: "_Waiter", timeout_s: float) -> bool | None:
         """Whether it was had in time; None when the waiter has come and gone."""
         try:
-            if not waiter.resume():
-                return None
+            waiter.resume()
+            was_over = waiter.is_over
             # it may come between the end of the wait and the giving up
-            if waiter.got.wait(timeout_s) or not waiter.give_up():
-                self._waiter = None
-                return True
-            return False  # it stays in the queue, for the next attempt
+            if was_over or not waiter.told.wait(timeout_s):
+                is_unwanted = waiter.give_up()
+                if is_unwanted and not was_over:
+                    return False  # it stays in the queue, for the next attempt
+                if is_unwanted and waiter.file is not None:
+                    return None
+            if waiter.file is None:
+                return self._looked(timeout_s)
+            self._file = waiter.file  # the lock is on this one
+            self._waiter = None
+            return True
         except BaseException:
             # Ctrl-C: what it has by now is nobody's.
             if not waiter.give_up():
-                self.release()
+                waiter.let_go()
             raise
 
+    def _looked(self, timeout_s: float) -> bool:
+        """Whether it was had in time by one who can't queue up."""
+        self._waiter = None
+        for _ in range(max(1, int(timeout_s / LOOK_S))):
+            if self._is_free():
+                return True
+            time.sleep(LOOK_S)
+        return self._is_free()
+
     def release(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        if not self._file.is_closed:
+            fcntl.flock(self._file.number, fcntl.LOCK_UN)
 
     def note(self) -> bytes:
         """What the last holder who had something to say has left for the next."""
-        return os.pread(self._file, NOTE_BYTES, 0).rstrip()
+        return os.pread(self._file.number, NOTE_BYTES, 0).rstrip()
 
     def leave_note(self, note: bytes) -> None:
         """Only while it is held. It is written over the last one, in one piece."""
         try:
             # padded: a shorter note must not leave the end of a longer one behind it
-            os.pwrite(self._file, note.ljust(NOTE_BYTES), 0)
+            os.pwrite(self._file.number, note.ljust(NOTE_BYTES), 0)
         except OSError as error:
             raise self._unusable(error) from error
 
     def close(self) -> None:
         waiter, self._waiter = self._waiter, None
-        # Its number is another file's by the next time: that one must not be closed.
-        if self._file == _NONE:
-            return
-        self._file = _NONE
-        # a thread in the kernel's queue would otherwise wait on a number that another
-        # file has by then
-        if waiter is None or not waiter.leave(self._close):
-            self._close()
+        # one that is in the kernel's queue lets go of its own file when its turn comes
+        if waiter is not None and not waiter.give_up():
+            waiter.let_go()
+        self._file.close()
+
+
+class _LockFile:
+    """A lock file that is open. It is closed once; at the latest when nobody has it any more."""
+
+    def __init__(self, path: str) -> None:
+        self.number = _NONE
+        # no fork in between: its child would keep the file, and the lock with it
+        with opening.lock():
+            self.number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._close = keep_from_children(self.number)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.number == _NONE
+
+    def close(self) -> None:
+        # First: its number is another file's by the next time.
+        self.number = _NONE
+        self._close()
+
+    def __del__(self) -> None:
+        if not self.is_closed:
+            self.close()
 
 
 class _Waiter:
@@ -132,41 +179,39 @@ class _Waiter:
     is one step: Ctrl-C in the middle of a lock's use would leave it locked.
     """
 
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self.got = Signal()
-        self._is_over = False
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.file: _LockFile | None = None
+        """The file with the lock on it; None when it could not be had."""
+        self.told = Signal()
+        self.is_over = False
         # Nobody has it yet: an interrupt may come before anybody does.
         self._attempt: dict[str, str] = {"fate": _GIVEN_UP}
-        self._last: dict[str, str] = {}
-        self._close: Callable[[], None] | None = None
-        threading.Thread(target=self._run, name="holdfast-lock", daemon=True).start()
+
+    def begin(self) -> None:
+        begin_thread(self._run, "holdfast-lock")
 
     def _run(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        with suppress(OSError):
+            file = _LockFile(self._path)
+            fcntl.flock(file.number, fcntl.LOCK_EX)
+            self.file = file
         # First: who resumes it after this knows that it may have missed that.
-        self._is_over = True
-        is_wanted = self._attempt.setdefault("fate", _GOT) == _GOT
-        if self._last.setdefault("has the file", _WAITER) == _OWNER:
-            assert self._close is not None
-            self._close()  # closing lets go
-        elif is_wanted:
-            self.got.set()
+        self.is_over = True
+        if self._attempt.setdefault("fate", _GOT) == _GOT:
+            self.told.set()
         else:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            self.let_go()
 
-    def resume(self) -> bool:
-        """It is wanted again; False when it has come. Whether it has gone as well does not matter:
-        the lock can be taken again by those who have it.
-        """
+    def resume(self) -> None:
+        """It is wanted again, unless it is over."""
         self._attempt = {}
-        return not self._is_over
 
     def give_up(self) -> bool:
-        """It is wanted no more; False when it has the lock by now."""
+        """It is wanted no more; False when it has come by now, and was."""
         return self._attempt.setdefault("fate", _GIVEN_UP) == _GIVEN_UP
 
-    def leave(self, close: Callable[[], None]) -> bool:
-        """It closes the file when its turn comes; False when that is over."""
-        self._close = close
-        return self._last.setdefault("has the file", _OWNER) == _OWNER
+    def let_go(self) -> None:
+        """Closes its file, and so lets go of the lock. After it has come, it is nobody else's."""
+        if self.file is not None:
+            self.file.close()

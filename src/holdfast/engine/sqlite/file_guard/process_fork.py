@@ -68,7 +68,7 @@ class Gate:
 opening = Gate()
 """Held while a connection is made, before anybody else knows of it."""
 _concerned: "weakref.WeakSet[Any]" = weakref.WeakSet()
-_files: set[int] = set()
+_files: dict[object, int] = {}
 _held: list[Any] = []
 
 
@@ -83,11 +83,14 @@ def unconcern(one: Forked) -> None:
 
 def keep_from_children(file: int) -> Callable[[], None]:
     """A descriptor that a child closes. Gives what the parent closes it with."""
-    _files.add(file)
+    mark = object()  # not its number, which is another file's once it is closed
+    _files[mark] = file
 
     def close() -> None:
-        _files.discard(file)
-        os.close(file)
+        # In one step: whoever closes it again, or in a child, finds nothing to close.
+        number = _files.pop(mark, None)
+        if number is not None:
+            os.close(number)
 
     return close
 
@@ -121,7 +124,7 @@ def _in_child() -> None:
         one.abandon()
     # the child has no store; what it opens is concerned on its own
     _concerned.clear()
-    for file in _files:
+    for file in _files.values():
         os.close(file)
     _files.clear()
     _after()
