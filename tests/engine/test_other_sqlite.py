@@ -1,12 +1,16 @@
 """Two SQLite libraries in one process: the second must not open what the first has open."""
 
 import sqlite3
+import threading
 import warnings
 from contextlib import closing
 
+import apsw
 import pytest
 
 import holdfast
+from holdfast.engine.sqlite.file_guard import other_sqlite
+from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.errors import BadArgument
 from procs import child
 
@@ -93,3 +97,47 @@ def test_stores_of_ours_beside_each_other_are_nothing_to_tell_of(tmp_path):
             assert [m.text for m in two.session("k").transcript()] == ["hello"]
         with holdfast.open(path, read_only=True), holdfast.open(path) as again:
             assert len(list(again.session("k").transcript())) == 1
+
+
+def test_a_store_that_another_thread_is_just_opening_is_nothing_to_tell_of(tmp_path, monkeypatch):
+    """Its file is open then, and no connection has it yet."""
+    path = tmp_path / "agent.db"
+    holdfast.open(path).close()
+    came, go_on = threading.Event(), threading.Event()
+
+    class Stopping(apsw.VFSFile):
+        def xFileSize(self):
+            if threading.current_thread() is opener:
+                came.set()
+                assert go_on.wait(60)
+            return super().xFileSize()
+
+    monkeypatch.setattr(apsw, "VFSFile", Stopping)
+    opener = threading.Thread(target=lambda: holdfast.open(path, read_only=True).close())
+    opener.start()
+    try:
+        assert came.wait(60)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            holdfast.open(path).close()
+    finally:
+        go_on.set()
+        opener.join()
+
+
+def test_what_was_opened_and_closed_during_the_look_is_nothing_to_tell_of(tmp_path, monkeypatch):
+    path = str(tmp_path / "agent.db")
+
+    def seen(of_ours):
+        if of_ours:
+            with handling(path):
+                pass
+        return True
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monkeypatch.setattr(other_sqlite, "_is_listed", lambda _: seen(of_ours=True))
+        other_sqlite.warn_of_earlier(path)
+        monkeypatch.setattr(other_sqlite, "_is_listed", lambda _: seen(of_ours=False))
+        with pytest.raises(RuntimeWarning, match="open in this process already"):
+            other_sqlite.warn_of_earlier(path)

@@ -6,13 +6,17 @@ the interrupt is raised there.
 """
 
 import contextlib
+import gc
+import os
 import sys
 import threading
+import time
 
 import pytest
 
 import holdfast
 from holdfast.errors import StoreUnavailable
+from holdfast.runtime import open_store
 from holdfast.runtime.open_store import OpenStore
 from looking import ends
 from torn_ticket import TornTicket
@@ -40,6 +44,17 @@ class AfterTaking:
                 self.reached = True
                 sys.setprofile(None)
                 raise KeyboardInterrupt
+
+
+class AtStep(AfterTaking):
+    """Raises Ctrl-C at the k-th step of this thread: as something is called, or comes back."""
+
+    def _called(self, _frame, event, _about):
+        self._left -= event in ("call", "return", "c_return")
+        if self._left == 0:
+            self.reached = True
+            sys.setprofile(None)
+            raise KeyboardInterrupt
 
 
 def elsewhere(work):
@@ -140,3 +155,57 @@ def test_a_turn_whose_start_and_whose_settling_were_interrupted_is_ended_at_once
             turn.say("here")
         assert [end for [end] in ends(store, session.id).values()][1:] == ["completed"]
         assert kept.value is not None
+
+
+def left_behind(before, files):
+    """Threads and files that were not there before, once all that ends has ended."""
+    until = time.monotonic() + LIMIT_S
+    while True:
+        gc.collect()
+        threads = {each.name for each in threading.enumerate()} - before
+        more = len(os.listdir("/dev/fd")) - files
+        if (not threads and more <= 0) or time.monotonic() > until:
+            return threads, max(0, more)
+
+
+# Python swallows what is raised while it takes a dropped store off a weak set.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_open_that_is_interrupted_anywhere_leaves_no_thread_and_no_file(tmp_path):
+    path = tmp_path / "agent.db"
+    holdfast.open(path).close()  # what is loaded then is loaded, and the closer is there
+    before = {each.name for each in threading.enumerate()}
+    files = len(os.listdir("/dev/fd"))
+    at, reached = 0, True
+    while reached:
+        at += 1 + at // 50
+        point = AtStep(at)
+        with contextlib.suppress(KeyboardInterrupt), point:
+            holdfast.open(path)
+        reached = point.reached
+        assert left_behind(before, files) == (set(), 0), f"at step {at}"
+    assert at > 20
+    with holdfast.open(path) as store:
+        store.session("k").append("It is nobody's but ours.")
+        assert store.check() == []
+
+
+def test_an_interrupted_open_is_over_for_its_caller_at_once_and_closed_when_it_is_done(
+    tmp_path, monkeypatch
+):
+    """What waits is another thread, and what it opens is closed again."""
+    path = tmp_path / "agent.db"
+    holdfast.open(path).close()
+    before = {each.name for each in threading.enumerate()}
+    files = len(os.listdir("/dev/fd"))
+    go_on = threading.Event()
+
+    def slow(*given, **named):
+        assert go_on.wait(LIMIT_S)
+        return open_engine(*given, **named)
+
+    open_engine = open_store.open_engine
+    monkeypatch.setattr(open_store, "open_engine", slow)
+    with pytest.raises(KeyboardInterrupt), AfterTaking(1):
+        holdfast.open(path)
+    go_on.set()
+    assert left_behind(before, files) == (set(), 0)

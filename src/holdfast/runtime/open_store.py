@@ -17,6 +17,7 @@ from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import Kinds, SessionLog
 from holdfast.runtime.plans.deadline import Deadline, closing, exiting
 from holdfast.runtime.plans.plan import run
+from holdfast.runtime.plans.thread_pool import uninterrupted
 from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
 from holdfast.runtime.turns.end_turn import Ending
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -178,6 +179,7 @@ def _not_ended(failed: list[OperatorNeeded], where: str) -> StoreUnavailable:
     )
 
 
+@uninterrupted
 def open_at(
     where: str | os.PathLike[str],
     *,
@@ -191,6 +193,9 @@ def open_at(
 ) -> OpenStore:
     """Opens the store at this place, made if there is none. At a server, its token says whose it
     is.
+
+    An interrupt between two of its steps would leave files and threads that nobody knows of: none
+    comes there. A store whose caller was interrupted is dropped, and so closed.
     """
     # Loaded here rather than in the first turn.
     registry.get(USUAL_FORMAT)

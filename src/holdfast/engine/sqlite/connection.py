@@ -14,6 +14,7 @@ from holdfast.engine.sqlite.file_guard.file_header import (
     refuse_lost_database,
 )
 from holdfast.engine.sqlite.file_guard.file_identity import refuse_beside_strayed
+from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file, refuse_remote
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_others
@@ -36,7 +37,7 @@ def connect(path: str, *, busy_s: float) -> apsw.Connection:
     """A connection with the pragmas every connection has. It makes no file: SQLite would make one
     with rights for all.
     """
-    with opening.lock():
+    with opening.lock(), handling(path):
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(int(busy_s * 1000))
         connection.execute("PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
@@ -83,7 +84,11 @@ def check_version(connection: apsw.Connection, path: str) -> None:
 
 def version_of(path: str) -> int:
     """The format of the store at this path; nothing is changed."""
-    with translated(path), closing(connect_reader(path, busy_s=0)) as connection:
+    with (
+        translated(path),
+        handling(path),
+        closing(connect_reader(path, busy_s=0)) as connection,
+    ):
         version: int = connection.execute("PRAGMA user_version").get
         return version
 
@@ -95,7 +100,7 @@ def prepare(path: str, *, busy_s: float, durability: str) -> None:
     Called under the fair lock, so two processes that open a new store at once make one.
     """
     refuse_beside_strayed(path)
-    with translated(path):
+    with translated(path), handling(path):
         _refuse_by_header(path)
         with closing(connect(path, busy_s=busy_s)) as connection:
             # a store that is refused stays as it is
@@ -111,7 +116,7 @@ def refuse_stranger(path: str, *, busy_s: float) -> None:
     if os.path.lexists(lock):
         return
     try:
-        with translated(path):
+        with translated(path), handling(path):
             if _refuse_by_header(path) is None and os.path.exists(path + "-wal"):
                 with closing(connect(path, busy_s=busy_s)) as connection:
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

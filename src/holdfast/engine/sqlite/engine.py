@@ -86,7 +86,7 @@ class SqliteEngine(SqliteReads):
             )
             self._connect()
         except BaseException:
-            self._lock.close()  # whoever tries again and again must not run out of files
+            self._leave_unopened()
             raise
         self._chunks_since_tidy = 0
         self._searching = SqliteSearch(
@@ -133,6 +133,13 @@ class SqliteEngine(SqliteReads):
             self._applier = CommitApplier(self._statements, self._clock)
             self._version = -1
             self._wal_pages, self._wal_limit = 0, WAL_PAGES_MAX
+
+    def _leave_unopened(self) -> None:
+        """Whoever tries again and again must not run out of files."""
+        with suppress(AttributeError, apsw.Error):  # it may not have come so far
+            self._connection.close(True)
+            self._files.forget()
+        self._lock.close()
 
     def _locked(self, work: Callable[[], Any]) -> Any:
         if not self._lock.acquire(self._lock_s):

@@ -37,6 +37,7 @@ from holdfast.engine.sqlite.file_guard.damaged_log import (
     refuse_damaged_log_unlocked,
 )
 from holdfast.engine.sqlite.file_guard.file_header import read_header
+from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
 from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
 from holdfast.engine.sqlite.lease_clock import clock_of
@@ -92,7 +93,11 @@ class ReadOnlyReaders(Readers):
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
         seen = look(self._path)
-        with translated(self._path), closing(connect(self._path, seen)) as reader:
+        with (
+            translated(self._path),
+            handling(self._path),
+            closing(connect(self._path, seen)) as reader,
+        ):
             yield reader
         if self._changed(seen):
             raise StoreUnavailable(
@@ -113,7 +118,7 @@ class ReadOnlyReaders(Readers):
         # what it has cached is of files that are not there any more
         if known is not None:
             known[0].close()
-        with translated(self._path):
+        with translated(self._path), handling(self._path):
             reader = connect(self._path, seen)
         self._gates[reader] = Gate()
         self._local.known = (reader, seen)
@@ -125,7 +130,7 @@ class ReadOnlyReaders(Readers):
     def close(self) -> None:
         self._closed = True
         for reader in list(self._gates):
-            with suppress(apsw.Error):
+            with suppress(apsw.Error), handling(self._path):
                 reader.close()
 
 
@@ -300,7 +305,7 @@ def _refuse_other(path: str) -> None:
     if problem is not None:
         raise StoreUnavailable(where=path, problem=problem, remedy="Check the path")
     refuse_lone_file(path)
-    with translated(path):
+    with translated(path), handling(path):
         read_header(path)
         with closing(connect(path, look(path))) as connection:
             owner = connection.execute("PRAGMA application_id").get

@@ -10,14 +10,18 @@ import atexit
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial, wraps
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from holdfast.engine.wake_signal import begin_thread, may_be_interrupted
 from holdfast.engine.watchers import call_back
 from holdfast.engine.writer import WriterTicket
 from holdfast.runtime.plans.deadline import exiting
 from holdfast.runtime.plans.plan import bearable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -55,6 +59,28 @@ class Job(WriterTicket, Generic[T]):
             return value
         finally:
             del self
+
+
+def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, done where no signal handler comes in between: by a thread of its own, if it is
+    called where one may. Whoever waits for it may be interrupted; what it gives is dropped then, as
+    soon as it is there, and has to clean up after itself.
+    """
+
+    @wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        if not may_be_interrupted():
+            return function(*given, **named)
+        work = partial(copy_context().run, function, *given, **named)
+        job: Job[T] = Job(work)
+        try:
+            begin_thread(job.do, "holdfast-opener")
+            return job.value()
+        finally:
+            # The interrupt knows this frame, and would keep what nobody got.
+            del job, work
+
+    return call
 
 
 class Pool:

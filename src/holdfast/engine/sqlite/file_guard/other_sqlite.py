@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import apsw
 
 from holdfast.engine.sqlite.file_guard.file_identity import is_in_use
+from holdfast.engine.sqlite.file_guard.handled_files import handled_so_far, is_handled
 from holdfast.errors import BadArgument
 
 OPEN_FILES = "/proc/self/fd"
@@ -65,7 +66,9 @@ def _path_of(database: Any) -> str | None:
 
 
 def _is_open_here(path: str) -> bool:
-    """Whether a connection of apsw's has the file open, or may have."""
+    """Whether a store or a connection of apsw's has the file open, or may have."""
+    if is_in_use(path) or is_handled(path):
+        return True
     real = os.path.realpath(path)
     for connection in apsw.connections():
         try:
@@ -80,23 +83,34 @@ def warn_of_earlier(path: str) -> None:
     """Says so when something in this process has the file open, and no connection of apsw's. On
     systems that don't tell which files are open, it says nothing.
     """
-    if _is_open_here(path):
-        return
+    before = handled_so_far()
+    # Again after the look: what another thread of ours opens and closes is seen in between.
+    if (
+        not _is_open_here(path)
+        and _is_listed(path)
+        and not _is_open_here(path)
+        and before == handled_so_far()
+    ):
+        warnings.warn(
+            f"{path} is open in this process already, by something else than Holdfast: when "
+            "that closes it, the store loses its locks.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _is_listed(path: str) -> bool:
+    """Whether it is among the files that this process has open."""
     try:
         wanted = os.stat(path)
         numbers = os.listdir(OPEN_FILES)
     except OSError:
-        return
+        return False
     for number in numbers:
         try:
             found = os.stat(int(number))
         except (OSError, ValueError):
             continue  # closed by now: that of the listing itself, if no other
         if (found.st_ino, found.st_dev) == (wanted.st_ino, wanted.st_dev):
-            warnings.warn(
-                f"{path} is open in this process already, by something else than Holdfast: when "
-                "that closes it, the store loses its locks.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return
+            return True
+    return False
