@@ -56,13 +56,7 @@ def open_engine(
         )
         return made
     if read_only:
-        # imported here: a program that only writes does not load what only reads
-        with loading(shown(where)):
-            from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
-
-        return ReadOnlySqliteEngine(
-            _place(where), tick=tick, now=now, clock=clock, words_of=words_of
-        )
+        return _reading(where, tick=tick, now=now, clock=clock, words_of=words_of)
     with loading(shown(where)):
         from holdfast.engine.sqlite.engine import SqliteEngine
 
@@ -75,6 +69,14 @@ def open_engine(
         lock_s=lock_s,
         words_of=words_of,
     )
+
+
+def _reading(where: Place, **options: Any) -> Engine:
+    # imported here: a program that only writes does not load what only reads
+    with loading(shown(where)):
+        from holdfast.engine.sqlite.read_only import ReadOnlySqliteEngine
+
+    return ReadOnlySqliteEngine(_place(where), **options)
 
 
 def _remote(

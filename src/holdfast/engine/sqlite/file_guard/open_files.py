@@ -15,7 +15,10 @@ NEEDED = 4
 its error is told, so one that can be opened says nothing.
 """
 PROBLEM = "this process has too many files open"
-REMEDY = "Raise its limit of open files (`ulimit -n`), or close stores and other files, then try again"
+REMEDY = (
+    "Raise its limit of open files (`ulimit -n`), or close stores and other files, "
+    "then try again"
+)
 _NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 
 
