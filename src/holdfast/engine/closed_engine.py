@@ -11,6 +11,15 @@ def closed(where: str) -> StoreUnavailable:
     )
 
 
+def ending(where: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        where=where,
+        problem="this process is ending, and the threads of the store have stopped",
+        remedy="Nothing was written. Write earlier, in a function of `atexit` at the latest: "
+        "when Python drops a program's last objects it is too late",
+    )
+
+
 def forked(where: str) -> StoreUnavailable:
     return StoreUnavailable(
         where=where,

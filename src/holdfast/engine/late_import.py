@@ -3,8 +3,11 @@ to open.
 """
 
 import errno
+import sys
 from types import TracebackType
 
+from holdfast.engine.closed_engine import ending
+from holdfast.engine.wake_signal import in_the_middle
 from holdfast.errors import StoreUnavailable
 
 _NO_FILE_LEFT = (errno.EMFILE, errno.ENFILE)
@@ -12,7 +15,8 @@ _NO_FILE_LEFT = (errno.EMFILE, errno.ENFILE)
 
 class loading:
     """Around such an import, for the store at `where`: if no file can be opened, that is the
-    store's error and not Python's. Nothing was written, and the same call works later.
+    store's error and not Python's; so it is in a signal handler that has interrupted the same
+    import. Nothing was written, and the same call works later.
     """
 
     __slots__ = ("_where",)
@@ -35,3 +39,8 @@ class loading:
                 problem=f"a part of Holdfast could not be loaded ({error.strerror})",
                 remedy="Close files, or raise the limit of open files, and try again",
             ) from error
+        if isinstance(error, ImportError) and sys.is_finalizing():
+            raise ending(self._where) from error
+        # By the call that this one has interrupted, on the same thread: another one would wait.
+        if isinstance(error, ImportError) and "partially initialized" in str(error):
+            raise in_the_middle(self._where) from error

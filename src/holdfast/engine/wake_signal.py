@@ -1,8 +1,14 @@
-"""An event that a thread waits for, and the start of a thread, safe where a signal handler may raise.
+"""An event that a thread waits for, the start of a thread, and locks, safe where a signal handler may
+raise or call us.
 
 `threading.Event`, `Condition` and `Semaphore` are Python code where they lock: Ctrl-C that comes in
 there leaves the lock locked, and the next one who sets, or waits, waits for ever. What a caller's
 thread shares with ours is made of C code where it locks. `Thread.start` waits for such an event.
+
+A handler runs between two steps of whatever its thread is at, a call of ours included, and that call
+goes on when the handler is over: what the handler waits for must not be up to it. So a lock that
+callers take is one that its own thread may take again (`threading.RLock`); where two calls can't be
+under its cover at once, the second one is told so.
 """
 
 import _thread
@@ -11,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
+
+from holdfast.errors import StoreUnavailable
 
 
 class Signal:
@@ -77,3 +85,29 @@ def _begin_from_afar(
         work()
     finally:
         begun.put(None)
+
+
+def is_mine(lock: Any) -> bool:
+    """Whether the calling thread holds this `threading.RLock`."""
+    # C code, as all that locks; `threading.Condition` asks the same.
+    mine: bool = lock._is_owned()
+    return mine
+
+
+def alone(lock: Any, where: str) -> Any:
+    """The lock, for a `with` statement; raises where this thread has it already."""
+    if lock._is_owned():
+        raise in_the_middle(where)
+    return lock
+
+
+def in_the_middle(where: str) -> StoreUnavailable:
+    """What a call is told that has interrupted another one on its own thread, and can't be done
+    before that is over.
+    """
+    return StoreUnavailable(
+        where=where,
+        problem="this thread is in the middle of another call, which this one has interrupted",
+        remedy="Call it when that one has returned: a signal handler can set a flag for it, or "
+        "hand the work to another thread",
+    )

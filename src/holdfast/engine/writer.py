@@ -16,13 +16,15 @@ ticket: with a lock when it is a thread, with a callback when it is an event loo
 one hop.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from holdfast.engine.closed_engine import closed
+from holdfast.engine.closed_engine import closed, ending
 from holdfast.engine.protocol import Commit, Commits, Outcome
 from holdfast.engine.watchers import call_back
 from holdfast.errors import HoldfastError
@@ -107,8 +109,9 @@ class Writer:
         self._where = where
         self._apply, self._wake, self._tidy, self._finish = apply, wake, tidy, finish
         self._queue: SimpleQueue[WriterTicket | None] = SimpleQueue()
-        self._gate = threading.RLock()  # what is dropped in there may submit, too
-        self._closed = False
+        self._closed = self._over = False
+        if sys.is_finalizing():
+            raise ending(where)
         self._thread = threading.Thread(
             target=self._run, name=f"holdfast-writer {where}", daemon=True
         )
@@ -116,10 +119,15 @@ class Writer:
 
     def submit(self, commit: Commit) -> WriterTicket:
         ticket = WriterTicket(commit)
-        with self._gate:  # a commit that came in behind the closing would wait for ever
-            if self._closed:
-                raise closed(self._where)
-            self._queue.put(ticket)
+        if self._closed:
+            raise closed(self._where)
+        if sys.is_finalizing():
+            raise ending(self._where)  # its thread never runs again
+        self._queue.put(ticket)
+        # Without a lock: a signal handler may close the store in the middle of this. The thread
+        # says that it is over before it answers the last ones: one of the two sees the other.
+        if self._over and not ticket.done:
+            raise closed(self._where)
         return ticket
 
     @property
@@ -129,10 +137,9 @@ class Writer:
 
     def close(self) -> None:
         """Finishes what was submitted, then stops."""
-        with self._gate:
-            if not self._closed:
-                self._closed = True
-                self._queue.put(None)
+        self._closed = True
+        # Each time: whoever was here before may have been interrupted.
+        self._queue.put(None)
         # a store that is dropped by a callback is closed on the writer thread itself
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -146,6 +153,8 @@ class Writer:
                 if closing:
                     return
         finally:
+            self._over = True
+            self._refuse_rest()
             self._finish()
 
     def _take(self) -> tuple[list[WriterTicket], bool]:
@@ -155,9 +164,17 @@ class Writer:
         # what comes in while this is taken is for the next batch: a steady stream must
         # not starve answers
         taken += [get() for _ in range(min(self._queue.qsize(), BATCH_MAX - 1))]
-        # The mark of closing is the last thing that ever comes.
-        closing = taken[-1] is None
-        return [ticket for ticket in taken if ticket is not None], closing
+        return [ticket for ticket in taken if ticket is not None], None in taken
+
+    def _refuse_rest(self) -> None:
+        """What came in behind the mark of closing would wait for ever."""
+        with suppress(Empty):
+            while True:
+                ticket = self._queue.get_nowait()
+                if ticket is not None:
+                    signal = ticket.answer(closed(self._where))
+                    if signal is not None:
+                        call_back(signal)
 
     def _serve(self, batch: list[WriterTicket]) -> None:
         commits = [ticket.commit for ticket in batch]

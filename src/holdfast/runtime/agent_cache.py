@@ -48,7 +48,7 @@ class AgentCache:
     ) -> None:
         self._factory, self._size, self._idle_s = factory, size, idle_s
         self._tick = (world or RealWorld()).tick
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._slots: OrderedDict[tuple[Hashable, ...], _Slot] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -112,7 +112,8 @@ class AgentCache:
         wait for it get it alive.
         """
         oldest = self._tick() - self._idle_s
-        made = {key: slot for key, slot in self._slots.items() if slot.made}
+        # A list: a signal handler may come by here, too.
+        made = {key: slot for key, slot in list(self._slots.items()) if slot.made}
         gone = []
         for key, slot in made.items():
             is_older_epoch = key[0] == name and key[1] < epoch  # type: ignore[operator]

@@ -124,7 +124,7 @@ class Arrivals:
     """
 
     def __init__(self, world: World) -> None:
-        self._world, self._lock, self._last = world, threading.Lock(), b""
+        self._world, self._lock, self._last = world, threading.RLock(), b""
 
     def mint(self) -> bytes:
         """A fresh id, after all that were minted here before it, unless the clock has gone back."""

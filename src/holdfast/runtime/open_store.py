@@ -2,11 +2,13 @@
 
 import atexit
 import os
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.domain.message import USUAL_FORMAT
-from holdfast.engine.address import is_remote
+from holdfast.engine.address import is_remote, shown
+from holdfast.engine.closed_engine import ending
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import HoldfastError, OperatorNeeded, StoreUnavailable
@@ -15,8 +17,14 @@ from holdfast.runtime.clock import Arrivals, RealWorld, World
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import Kinds, SessionLog
-from holdfast.runtime.plans.deadline import Deadline, closing, exiting
-from holdfast.runtime.plans.plan import run
+from holdfast.runtime.plans.deadline import (
+    CLOSE_S,
+    LEAVE_S,
+    Deadline,
+    closing,
+    exiting,
+)
+from holdfast.runtime.plans.plan import is_within_call, run
 from holdfast.runtime.plans.thread_pool import uninterrupted
 from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
 from holdfast.runtime.turns.end_turn import Ending
@@ -93,16 +101,22 @@ class OpenStore:
         of somebody who leaves by an error, what takes longer is left to a thread. Without one,
         `StoreUnavailable` tells when not all could be ended.
         """
-        if os.getpid() != self._process:
+        # Of a process that ends, nothing is left that could be ended or waited for.
+        if os.getpid() != self._process or sys.is_finalizing():
             return
         _open_stores.discard(self)
         # Before the turns end: whoever waits for one would start the next.
         mine = None if self._root is None else self._lineages
         self.keeper.refuse_starts(mine)
-        patience = deadline or closing(self.engine.where)
+        # In the middle of another call, which goes on after this: threads may need what it holds,
+        # and are left to themselves sooner.
+        is_within = is_within_call()
+        patience = deadline or closing(
+            self.engine.where, LEAVE_S if is_within else CLOSE_S
+        )
         self.keeper.let_go_of_starting(mine, patience)
         problem = self.end_turns(CLOSED, patience)
-        self._let_go(deadline if problem is None else patience)
+        self._let_go(deadline if problem is None and not is_within else patience)
         if problem is not None and deadline is None:
             raise problem
 
@@ -197,6 +211,8 @@ def open_at(
     An interrupt between two of its steps would leave files and threads that nobody knows of: none
     comes there. A store whose caller was interrupted is dropped, and so closed.
     """
+    if sys.is_finalizing():
+        raise ending(shown(where))  # it would wait for the threads that it starts
     # Loaded here rather than in the first turn.
     registry.get(USUAL_FORMAT)
     world = world or RealWorld()

@@ -8,6 +8,7 @@ made by C code alone.
 """
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -56,6 +57,9 @@ class _Closer:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
+        # A process that ends starts no thread, and would wait for it.
+        if sys.is_finalizing():
+            return
         # its start may have been interrupted
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(

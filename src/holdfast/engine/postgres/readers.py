@@ -52,7 +52,7 @@ class Permits:
         self._size = size
         self._free: SimpleQueue[_Permit] = SimpleQueue()
         self._made: list[weakref.ref[_Permit]] = []
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._make_up()
 
     def take(self) -> _Permit:

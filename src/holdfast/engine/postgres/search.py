@@ -39,6 +39,7 @@ from holdfast.engine.postgres.server.text_as_bytes import (
 )
 from holdfast.engine.protocol import WordsOf, no_words
 from holdfast.engine.search import found_in
+from holdfast.engine.wake_signal import alone, is_mine
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64
 PAGE_MAX = 500
@@ -75,7 +76,7 @@ class PostgresSearch:
         self._words_of = words_of or no_words
         self._can_read = words_of is not None and not read_only
         self._closed = False
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
 
     def search(self, sought: SearchScope, *, limit: int) -> list[Found]:
         """The newest messages that answer, newest first."""
@@ -126,8 +127,10 @@ class PostgresSearch:
 
     def close(self) -> None:
         self._closed = True
-        with self._gate:
-            self._kept.drop()
+        # A signal handler in the middle of a search can't: that goes on with the connection.
+        if not is_mine(self._gate):
+            with self._gate:
+                self._kept.drop()
 
     def _found(self, sought: SearchScope, size: int) -> Iterator[Found]:
         values = _values(sought)
@@ -200,7 +203,7 @@ class PostgresSearch:
     def _insist(self, behind: Rows) -> bool:
         retry = self._cluster.retry()
         while True:
-            with self._gate:
+            with alone(self._gate, self._cluster.where):
                 if self._closed:
                     raise closed(self._cluster.where)
                 try:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.protocol import Commit, Commits, Write, Written
+from holdfast.engine.wake_signal import alone
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import StoreUnavailable
 
@@ -85,7 +86,7 @@ class WriterPool:
         self._spread_at = spread_at
         # one writer has nobody to spread to
         self._is_spread = spread_at == 0 or len(applies) == 1
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._closed = False
         self._last: dict[object, tuple[int, int]] = {}
         self._writers = [
@@ -96,9 +97,8 @@ class WriterPool:
         if len(commit) == 1 and commit[0].event is None and commit[0].open is None:
             if self._is_spread:
                 return self._writers[self._home(commit[0].session)].submit(commit)
-            with (
-                self._gate
-            ):  # a session must not change writers between the choice and the queue
+            # a session must not change writers between the choice and the queue
+            with alone(self._gate, self._where):
                 self._spread_if_due()
                 return self._writers[self._home(commit[0].session)].submit(commit)
         return self._submit_tied(commit)
@@ -129,7 +129,7 @@ class WriterPool:
 
     def _submit_tied(self, commit: Commit) -> WriterTicket:
         names = _names(commit)
-        with self._gate:
+        with alone(self._gate, self._where):
             if self._closed:
                 raise closed(self._where)
             self._spread_if_due()

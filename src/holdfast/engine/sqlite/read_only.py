@@ -48,6 +48,7 @@ from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.sqlite.spoilt_texts import rows_of
+from holdfast.engine.wake_signal import alone
 from holdfast.engine.writer import WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
 
@@ -247,7 +248,7 @@ class ReadOnlySqliteEngine(SqliteReads):
     ) -> None:
         super().__init__(path, ReadOnlyReaders(path), clock_of(clock, tick, now))
         self._log = self._log_source(words_of)
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._words: SqliteSearch | None = None
         _refuse_other(path)
         self._read("session_number", id="")  # what can't be read is told now
@@ -264,7 +265,7 @@ class ReadOnlySqliteEngine(SqliteReads):
 
     def _searcher(self) -> Searcher:
         """An index of our own, in the folder for temporary files, gone with this handle."""
-        with self._gate:
+        with alone(self._gate, self.where):
             if self._words is None:
                 folder = tempfile.mkdtemp(prefix="holdfast-search-")
                 weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

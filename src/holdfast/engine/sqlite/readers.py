@@ -21,6 +21,7 @@ from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.spoilt_texts import rows_of
+from holdfast.engine.wake_signal import is_mine
 from holdfast.errors import InvalidMessage
 
 
@@ -82,8 +83,11 @@ class SqliteReaders(Readers):
             reader = self._reader()
         except apsw.Error as error:
             raise translate(error, self._path) from error
+        lock = self._local.gate.lock()
         try:
-            with self._local.gate.lock():
+            if is_mine(lock):
+                return self._read_beside(name, values)
+            with lock:
                 rows = rows_of(reader, QUERIES[name], values)
                 # looked at after the rows: a migration in between would have changed
                 # what they mean
@@ -98,6 +102,13 @@ class SqliteReaders(Readers):
             raise closed(self._path) from None
         except (apsw.Error, UnicodeDecodeError) as error:
             raise damage_error(error, self._path, reader, name, values) from error
+
+    def _read_beside(self, name: str, values: Values) -> Rows:
+        """For a signal handler in the middle of another read of its thread: that thread's
+        connection shows what the other read began with, and nothing that was committed since.
+        """
+        with self.alone() as reader:
+            return rows_of(reader, QUERIES[name], values)
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
@@ -118,9 +129,11 @@ class SqliteReaders(Readers):
         if reader is None:
             with opening.lock():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
+                gate = self._gates[reader] = Gate()
+                # Nothing is called from here on, so no signal handler comes in between. The
+                # reader last: an interrupt may.
                 self._local.version = -1
-                self._local.gate = self._gates[reader] = Gate()
-                # last: an interrupt may come between any two steps
+                self._local.gate = gate
                 self._local.reader = reader
         return reader
 

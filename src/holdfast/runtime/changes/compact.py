@@ -17,10 +17,11 @@ import msgspec
 from holdfast.domain.log.compaction import covering, cut, cut_inside
 from holdfast.domain.repair import StoredMessage
 from holdfast.engine.protocol import Write
+from holdfast.engine.wake_signal import in_the_middle
 from holdfast.errors import Conflict, InvalidMessage
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.live.session_log import SessionLog, speak
-from holdfast.runtime.plans.plan import Pause, Plan, ask, read
+from holdfast.runtime.plans.plan import Pause, Plan, ask, is_within_call, read
 from holdfast.runtime.turns.recovery import settle_if_dead
 from holdfast.runtime.turns.turn_owner import is_around
 
@@ -97,6 +98,8 @@ def _until_free(session: SessionLog) -> Plan[int | None]:
         # it: its end is about to be written.
         if state.fence == state.turn and is_around(session.id, state.turn):
             return state.turn
+        if is_within_call():
+            raise in_the_middle(session.engine.where)
         yield Pause(session.engine, session.id, POLL_S)
 
 

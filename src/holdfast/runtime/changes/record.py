@@ -42,10 +42,11 @@ from holdfast.domain.record.reconcile import Reconciled
 from holdfast.domain.record.shape import ListShape, NewView
 from holdfast.domain.repair import CONTINUE
 from holdfast.engine.protocol import Write
+from holdfast.engine.wake_signal import in_the_middle, is_mine
 from holdfast.errors import InvalidMessage
 from holdfast.formats import registry
 from holdfast.runtime.live.session_log import PAGE, SessionLog, speak
-from holdfast.runtime.plans.plan import Plan, read
+from holdfast.runtime.plans.plan import Plan, is_within_call, read
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -103,6 +104,9 @@ def decided(
     """The caller's list as plain data, and what recording it means now. The caller may change its
     list from then on.
     """
+    # What the other one compares is the handle's, and is changed by this one.
+    if is_mine(session.lock) and is_within_call():
+        raise in_the_middle(session.engine.where)
     # A list of our own: the caller may append to its list while the plan waits.
     payloads = list(messages)
     try:

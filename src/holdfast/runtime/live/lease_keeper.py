@@ -9,6 +9,7 @@ at the session before that does it first. What is done about a note can be cut o
 again, and the note stays until it is done.
 """
 
+import sys
 import threading
 import weakref
 from collections import deque
@@ -17,7 +18,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from holdfast.engine.wake_signal import Signal
+from holdfast.engine.wake_signal import Signal, is_mine
 from holdfast.runtime.live.leases import Leases
 from holdfast.runtime.plans.deadline import Deadline
 from holdfast.runtime.plans.plan import run
@@ -95,8 +96,11 @@ class LeaseKeeper:
         self._given_up: set[tuple[str, int]] = set()
         # Not a condition: one that is interrupted while it is entered stays locked.
         self._news: SimpleQueue[Any] = SimpleQueue()
-        self._sweeping = threading.Lock()
-        self._starting = threading.Lock()
+        # Their own thread may take them again: a signal handler may look at a session while its
+        # thread sweeps, and close the store while it starts a turn.
+        self._sweeping = threading.RLock()
+        self._starting = threading.RLock()
+        self._is_ending_left = False
         self._is_closing = False
         # Stores of other tenants share the keeper, and are closed one by one.
         self._closing: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -129,7 +133,8 @@ class LeaseKeeper:
 
     def _look_out(self, lease_s: float) -> None:
         """Starts or wakes the thread, so that a turn with this lease is renewed in time."""
-        if self._closed:
+        # A process that ends starts no thread, and would wait for it.
+        if self._closed or sys.is_finalizing():
             return
         # its start may have been interrupted
         if self._thread is None or not self._thread.is_alive():
@@ -232,14 +237,18 @@ class LeaseKeeper:
         # Under the lock of the sweeps: a caller who looks at a session meanwhile sees
         # that the keeper is at work, and waits.
         with self._sweeping:
-            for session, number in list(self._left):
-                turn = self.take_left(session, number)
-                if turn is not None:
-                    # Any exception: what is wrong with one session must not keep the others from
-                    # being looked after. It is on the list again, if it has not ended.
-                    with suppress(Exception):
-                        run(turn.leave_again())
-                self._works += 1
+            self._is_ending_left = True
+            try:
+                for session, number in list(self._left):
+                    turn = self.take_left(session, number)
+                    if turn is not None:
+                        # Any exception: what is wrong with one session must not keep the others
+                        # from being looked after. It is on the list again, if it has not ended.
+                        with suppress(Exception):
+                            run(turn.leave_again())
+                    self._works += 1
+            finally:
+                self._is_ending_left = False
 
     def give_up(self, seizure: tuple[str, int]) -> None:
         """This process has seized a turn, by session and fence, and could neither end it nor let go
@@ -344,7 +353,15 @@ class LeaseKeeper:
     @property
     def is_at_work(self) -> bool:
         """Whether something was dropped, or is being dealt with."""
-        return bool(self._dropped) or self._sweeping.locked()
+        # What is dropped stays on its list until it was dealt with.
+        return bool(self._dropped) or (
+            self._is_ending_left and not is_mine(self._sweeping)
+        )
+
+    @property
+    def sweeps_here(self) -> bool:
+        """Whether it is the calling thread that deals with something."""
+        return is_mine(self._sweeping)
 
     def sweep(self) -> None:
         """Deals with all that was dropped until now; when it returns, that was done."""
@@ -355,7 +372,9 @@ class LeaseKeeper:
                 with suppress(Exception):
                     tie.then()
                 self._works += 1
-                self._dropped.popleft()
+                # Else a signal handler was here meanwhile, and has done it, too.
+                if self._dropped and self._dropped[0] is tie:
+                    self._dropped.popleft()
                 # The key is an address, where another turn may live by now.
                 if self._turns.get(tie.key, (None,))[0] is tie:
                     del self._turns[tie.key]

@@ -27,6 +27,7 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.wake_signal import is_mine
 from holdfast.errors import (
     Damaged,
     HoldfastError,
@@ -42,7 +43,7 @@ from holdfast.runtime.live.derived import Derived
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages, Stretch, stretch_of
 from holdfast.runtime.live.message import Message
-from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.plans.plan import Plan, is_within_call, read, wait_for
 
 T = TypeVar("T")
 PAGE = 2000
@@ -201,14 +202,30 @@ class SessionLog:
         """What this reads; an entry that can't be read, and that nothing can stand in for, is an
         error that names its place.
         """
+        if is_mine(self.lock) and is_within_call():
+            return self._apart(lambda: self._read_located(work))
         with self.lock:
-            try:
-                return self.reading(work)
-            except Damaged as error:
-                # What was half read is forgotten, so that the next one who looks meets it too.
-                self._forget()
-                place = located(error, self.engine.where, self.id, self.page)
-                raise place from error
+            return self._read_located(work)
+
+    def _apart(self, work: Callable[[], T]) -> T:
+        """What this reads, for a signal handler that has interrupted somebody who looks at the log:
+        what that one looks at must not change under its eyes.
+        """
+        kept = self._derived, self._erased, self._is_vetting, self.learned
+        try:
+            self._derived = Derived()
+            return work()
+        finally:
+            self._derived, self._erased, self._is_vetting, self.learned = kept
+
+    def _read_located(self, work: Callable[[], T]) -> T:
+        try:
+            return self.reading(work)
+        except Damaged as error:
+            # What was half read is forgotten, so that the next one who looks meets it too.
+            self._forget()
+            place = located(error, self.engine.where, self.id, self.page)
+            raise place from error
 
     def _up_to_date(self, head: int | None = None) -> Log:
         self._forget_what_was_erased()
@@ -273,6 +290,8 @@ class SessionLog:
         """The log, up to date, from its first entry on: what the transcript is told from. After a
         compaction it is folded apart, without payloads.
         """
+        if is_mine(self.lock) and is_within_call():
+            return self._apart(lambda: self.reading(self._whole_history))
         with self.lock:
             return self.reading(self._whole_history)
 

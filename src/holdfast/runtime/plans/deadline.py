@@ -16,6 +16,10 @@ LEAVE_S = 5.0
 """How long the store is waited for in all by a caller that leaves: as long as SQLite's lock is."""
 CLOSE_S = 30.0
 """How long it is waited for in all by somebody who closes the store in peace."""
+WITHIN_S = 1.0
+"""How long other threads are waited for by a call in the middle of another one: they may wait for
+what that one holds.
+"""
 EXIT_S = 5.0
 """How long it is waited for in all by a process that ends, whatever number of stores it has."""
 
@@ -50,10 +54,10 @@ class Deadline:
         )
 
 
-def closing(where: str) -> Deadline:
+def closing(where: str, seconds: float = CLOSE_S) -> Deadline:
     """That of somebody who closes a store, from now on."""
     deadline = Deadline(where)
-    deadline.begin(CLOSE_S)
+    deadline.begin(seconds)
     return deadline
 
 

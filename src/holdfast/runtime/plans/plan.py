@@ -17,10 +17,13 @@ The interrupt is what comes out, whatever became of the commit and of the cleani
 """
 
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable, Generator
+from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
+from holdfast.engine.closed_engine import ending
 from holdfast.engine.protocol import Engine, JournalRow, NewRows, Outcome, Ticket
 from holdfast.engine.wake_signal import Signal
 from holdfast.errors import HoldfastError, OperatorNeeded
@@ -208,8 +211,10 @@ def bearable(error: BaseException) -> BaseException:
 def _wait(request: Any, deadline: Deadline | None = None) -> Any:
     # By its class: whoever waits for the store comes by here.
     kind = type(request)
-    if kind is Read or kind is Await:
+    if kind is Read:
         return request.work()
+    if kind is Await:
+        return _asked(request.work)
     if kind is Pause:
         return _news(request)
     if kind is Listen:
@@ -226,6 +231,43 @@ def _wait(request: Any, deadline: Deadline | None = None) -> Any:
             with contextlib.suppress(HoldfastError):
                 _answer(request, begun(cut))
         raise
+
+
+def _asked(work: Callable[[], Any]) -> Any:
+    """What the caller's own function gives; `is_within_call` knows its code by this frame."""
+    return work()
+
+
+def is_within_call() -> bool:
+    """Whether this call was made in the middle of another one on the same thread, by a signal
+    handler or when something was dropped there. That one goes on when this is over: it may hold
+    locks that others need, so nobody is to be waited for here. What the other one has called by
+    itself, a function of its caller's, is not in the middle of it.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    is_asked = False
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in _CALLS and _is_ours(frame):
+            if name == "_asked":
+                is_asked = True
+            elif is_asked:
+                is_asked = False
+            else:
+                return True
+        frame = frame.f_back
+    return False
+
+
+_CALLS = frozenset({"_asked", "_drive", "arun", "decided"})
+"""The functions of ours that a call is in from its first lock to its last."""
+
+
+def _is_ours(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.startswith("holdfast.") or name == "contextlib"
 
 
 def _answer(ticket: Ticket, deadline: Deadline) -> Outcome:
@@ -256,5 +298,7 @@ def outcome_of(ticket: Ticket) -> Outcome | None:
 
 
 def _news(pause: Pause) -> None:
+    if sys.is_finalizing():
+        raise ending(pause.engine.where)  # nobody brings news any more
     with News(pause.engine, pause.session) as news:
         news.told.wait(pause.seconds)

@@ -76,7 +76,7 @@ class TurnSpan:
 
     def __init__(self, span: Span, *, content: bool) -> None:
         self.span = span
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         """Tools of one turn may run on several threads."""
         self.chunks = 0
         self.tools: dict[str, Span] = {}

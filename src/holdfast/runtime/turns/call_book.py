@@ -13,6 +13,7 @@ import msgspec
 from holdfast.domain.approval import Here
 from holdfast.domain.message import MessageNote
 from holdfast.domain.turn import Place
+from holdfast.engine.wake_signal import alone
 from holdfast.errors import BadArgument
 
 
@@ -84,8 +85,9 @@ class CallBook:
     all of them: nothing here but `begun` goes through them all.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, where: str = "") -> None:
+        self._where = where
+        self._lock = threading.RLock()
         self._noted: set[str] = set()
         self._at: dict[Place, OpenCall] = {}
         self._newest: dict[str, OpenCall] = {}
@@ -142,7 +144,7 @@ class CallBook:
 
     def note(self, message: str, note: MessageNote) -> None:
         """A message of the turn was stored, with these calls and these answers."""
-        with self._lock:
+        with alone(self._lock, self._where):
             if message in self._noted:
                 return  # it was noted before: somebody was interrupted
             for index, call in enumerate(note.calls):
@@ -159,7 +161,7 @@ class CallBook:
         """The call that an outcome belongs to which the provider's payload gives this id; it has
         one from now on.
         """
-        with self._lock:
+        with alone(self._lock, self._where):
             messages = self._open.get(call_id, {})
             # Ids are used again: the newest message is meant, and in it the first call.
             for message in reversed(messages):
@@ -181,7 +183,7 @@ class CallBook:
         call of the turn can be meant. Raises `BadArgument` when several can: tools run side by
         side, and end in any order.
         """
-        with self._lock:
+        with alone(self._lock, self._where):
             known = self._at.get(meant.named) if meant.named is not None else None
             if known is not None:
                 # Else it is of a call that has an outcome, or that waits: not another's.
@@ -211,7 +213,7 @@ class CallBook:
 
     def leave_unanswered(self, call: OpenCall) -> None:
         """It could not be stored that this call has an outcome: it can be answered again."""
-        with self._lock:
+        with alone(self._lock, self._where):
             call.answered = False
             calls = self._open[call.call_id].setdefault(call.message, deque())
             if call not in calls:
@@ -223,7 +225,7 @@ class CallBook:
         """Whether the model has made a call of this id that nobody has started: any, or the one at
         this place.
         """
-        with self._lock:
+        with alone(self._lock, self._where):
             if place is None:
                 return next(self._made(call_id), None) is not None
             call = self._at.get(place)
@@ -231,12 +233,12 @@ class CallBook:
 
     def made(self, call_id: str) -> list[Place]:
         """The places of the calls of this id that the model has made and nobody has started."""
-        with self._lock:
+        with alone(self._lock, self._where):
             return [(call.message, call.index) for call in self._made(call_id)]
 
     def here(self, call_id: str) -> Here | None:
         """What became of this id in this turn."""
-        with self._lock:
+        with alone(self._lock, self._where):
             newest = self._newest.get(call_id)
         if newest is None:
             return None
@@ -254,7 +256,7 @@ class CallBook:
         whether it is new. `among`: where just one of these calls of the model's is meant. None when
         another thread has begun it just now: of several, one starts a call.
         """
-        with self._lock:
+        with alone(self._lock, self._where):
             call = next(self._made(call_id), None)
             if among:
                 call = self._first_among(call_id, among)
@@ -288,7 +290,7 @@ class CallBook:
 
     def begin_approved(self, call_id: str, message: str, index: int) -> OpenCall | None:
         """The call that an approval is used for; None when another thread is using it."""
-        with self._lock:
+        with alone(self._lock, self._where):
             known = self._at.get((message, index))
             if known is not None:
                 if known.runs:
@@ -301,18 +303,18 @@ class CallBook:
 
     def forget(self, call: OpenCall) -> None:
         """It could not be stored that this call was begun: it can be made again."""
-        with self._lock:
+        with alone(self._lock, self._where):
             self._remove(call)
 
     def take_back(self, call: OpenCall) -> None:
         """It could not be stored that this call of the model's was begun: it is as it was made."""
-        with self._lock:
+        with alone(self._lock, self._where):
             call.started = call.waiting = call.storing = False
             self._follow(call)
 
     def begun(self) -> set[Place]:
         """The places of the calls that were started or have an outcome."""
-        with self._lock:
+        with alone(self._lock, self._where):
             places = set()
             for place, call in self._at.items():
                 if call.answered or call.runs:

@@ -33,7 +33,7 @@ from holdfast.domain.chunk import (
 from holdfast.domain.entry import Draft, note_of, noted
 from holdfast.domain.message import MessageNote, Spoken, freeze
 from holdfast.engine.protocol import Chunk, JournalRow, Ticket
-from holdfast.errors import InvalidMessage
+from holdfast.errors import InvalidMessage, TurnInterrupted
 from holdfast.formats import registry
 from holdfast.formats.format import Assembly
 from holdfast.formats.text import TextAssembly
@@ -80,7 +80,7 @@ class Stream:
         """A weak reference to its reader."""
         self.let_go: Callable[[], None] = _nothing
         """Closes its source, without waiting for that; called when its reader is gone."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         """Held while a chunk is taken and submitted, and while the stream is shut: a chunk is in
         the message, or it is refused.
         """
@@ -97,6 +97,14 @@ class Stream:
     def is_left(self) -> bool:
         """Whether nobody will say more of it."""
         return self.closed or (self.tie is not None and self.tie() is None)
+
+    def goes_on(self, turn: str) -> bool:
+        """Whether more can be said of it; not if it was taken back. Raises if its message was made
+        without that, which is shown to nobody.
+        """
+        if self.shut and not self.taken_back:
+            raise TurnInterrupted(turn_id=turn, reason="it is ending")
+        return not self.taken_back
 
     def take(self, chunks: Iterable[Any]) -> tuple[Chunk | None, str]:
         """Provider chunks as the journal row to store next and the text to hand on once it is

@@ -23,9 +23,19 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
+from holdfast.engine.wake_signal import in_the_middle
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.live.session_log import PAGE, SessionLog
-from holdfast.runtime.plans.plan import Pause, Plan, outcome_of, read, run, wait_for
+from holdfast.runtime.plans.deadline import WITHIN_S, closing
+from holdfast.runtime.plans.plan import (
+    Pause,
+    Plan,
+    is_within_call,
+    outcome_of,
+    read,
+    run,
+    wait_for,
+)
 from holdfast.runtime.process_identity import is_gone
 from holdfast.runtime.turns.message_stream import rebuild
 from holdfast.runtime.turns.turn_owner import DESERTED, is_deserted
@@ -49,7 +59,7 @@ def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
     keeper = session.keeper
     while True:
         if keeper.is_at_work:
-            yield from read(keeper.sweep)
+            yield from read(partial(sweep, session))
         # Before the state is read: if it has changed after that, the state may be old.
         works = keeper.works
         state = yield from read(session.state)
@@ -70,6 +80,19 @@ def settle_if_dead(session: SessionLog) -> Plan[SessionState]:
         elif keeper.works == works and not keeper.is_at_work:
             # Else the keeper has ended a turn since the state was read, and it may be this one.
             return state
+
+
+def sweep(session: SessionLog) -> None:
+    """Has the keeper's work done. In the middle of another call of this thread the keeper does it,
+    and may need what that call holds: then it is told so.
+    """
+    keeper = session.keeper
+    if keeper.sweeps_here or not is_within_call():
+        keeper.sweep()
+        return
+    keeper.settle(closing(session.engine.where, WITHIN_S))
+    if keeper.is_at_work:
+        raise in_the_middle(session.engine.where)
 
 
 def abandon(session: SessionLog, number: int, reason: str) -> Plan[bool]:

@@ -24,6 +24,7 @@ from holdfast.domain.ids import turn_id
 from holdfast.domain.log.fold import Log
 from holdfast.domain.turn import addresses
 from holdfast.engine.protocol import ChunkWrite, Owing, Refused, Ticket, Write, Written
+from holdfast.engine.wake_signal import alone, is_mine
 from holdfast.errors import HoldfastError, OperatorNeeded, TurnInterrupted
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.lease_keeper import WeakTurn
@@ -73,7 +74,7 @@ class RunningTurn:
         self.reply_to = reply_to
         self.took = took
         """Whether it has taken anything from the inbox: the answer may be owed to its sender."""
-        self.calls = CallBook()
+        self.calls = CallBook(session.engine.where)
         self.heard: dict[str, int] = {}
         """How many characters of messages that are being spoken have arrived, as it said itself."""
         self.spoke_last: Ending = COMPLETED
@@ -221,18 +222,18 @@ class RunningTurn:
         """Stores what a stream says next; the text to show, now that it is durable (I-5)."""
         if self.ended:
             raise (yield from self.interrupted())
-        with stream.lock:
-            if stream.taken_back:
+        with alone(stream.lock, self.session.engine.where):
+            if not stream.goes_on(self.id):
                 return ""
-            if stream.shut:
-                # The message was made without this, which is shown to nobody.
-                raise TurnInterrupted(turn_id=self.id, reason="it is ending")
             chunk, text = stream.take(chunks)
             if chunk is None:
                 return text
             # Under the lock: rows are in the journal in the order of their numbers.
             write = ChunkWrite(self.session.id, fence=self.number, chunk=chunk)
             ticket = self.session.submit(write)
+            # By a signal handler, since this has the lock: it may be in the message or not.
+            if stream.shut and not stream.goes_on(self.id):
+                return ""
         try:
             # Without `wait_for`, which is one more generator for each chunk.
             outcome = yield ticket
@@ -305,6 +306,9 @@ class RunningTurn:
         # Waits for a chunk that is being submitted; every later one is refused.
         with stream.lock:
             stream.shut = True
+        if is_mine(stream.lock):  # a signal handler has interrupted a push
+            stream.in_doubt = True
+            yield from self.session.commit(self._renewal())
         try:
             if stream.in_doubt:
                 raise UnreadableStream

@@ -41,7 +41,14 @@ from holdfast.errors import (
 from holdfast.runtime.clock import World, mint
 from holdfast.runtime.live.leases import WAITER_S
 from holdfast.runtime.live.session_log import SessionLog, speak
-from holdfast.runtime.plans.plan import Pause, Plan, has_failed, read, wait_for
+from holdfast.runtime.plans.plan import (
+    Pause,
+    Plan,
+    has_failed,
+    is_within_call,
+    read,
+    wait_for,
+)
 from holdfast.runtime.process_identity import myself
 from holdfast.runtime.turns.bring import (
     NOTHING,
@@ -52,7 +59,7 @@ from holdfast.runtime.turns.bring import (
     places_of,
 )
 from holdfast.runtime.turns.journey import follow
-from holdfast.runtime.turns.recovery import settle, settle_if_dead
+from holdfast.runtime.turns.recovery import settle, settle_if_dead, sweep
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.turn_owner import is_held_here
 
@@ -258,7 +265,7 @@ def commit_start(
         answers = ticket is None or (ticket.done and not has_failed(ticket))
         if answers and not isinstance(cut, GeneratorExit):
             # the caller's own next turn is to find the session free
-            yield from read(session.keeper.sweep)
+            yield from read(partial(sweep, session))
         raise
     session.keeper.drop(work)
     return outcome
@@ -290,6 +297,12 @@ def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[N
         takes = (
             f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, '
             "and would wait for ever"
+        )
+        raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
+    if is_within_call():
+        takes = (
+            f'"interrupt" or "refuse" here: turn `{name}` is running, and this thread is in the '
+            "middle of another call, which may be the one that starts it"
         )
         raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
     # With a list it may come to nothing: then nothing is to stay of it.

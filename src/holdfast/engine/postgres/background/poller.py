@@ -63,7 +63,7 @@ class Poller:
         self._kept = KeptConnection(cluster, self._listen)
         self._tenants = tenants
         self._watchers, self._is_ours = watchers, is_ours
-        self._gate, self._serving = threading.Lock(), threading.Lock()
+        self._gate, self._serving = threading.RLock(), threading.Lock()
         self._roused, self._closed = Signal(), Signal()
         self._thread: threading.Thread | None = None
         self._listens = True

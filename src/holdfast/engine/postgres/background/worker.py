@@ -26,7 +26,7 @@ class BackgroundWorker:
     """More than so many sessions are not remembered."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._moved: dict[str, None] = {}
         self._news, self._closed = Signal(), Signal()
         self._thread: threading.Thread | None = None

@@ -173,7 +173,7 @@ class Watchdog:
         self._lines: weakref.WeakKeyDictionary[ServerConnection, tuple[int, int]] = (
             weakref.WeakKeyDictionary()
         )
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._closed = Signal()
         self._thread: threading.Thread | None = None
 

@@ -72,7 +72,7 @@ class Primary:
     def __init__(self, tick: Tick) -> None:
         self._tick = tick
         self._newest: ServerIdentity | None = None
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._led: tuple[float, int] | None = None
 
     def admit(self, identity: ServerIdentity | None) -> None:

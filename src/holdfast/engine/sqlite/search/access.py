@@ -3,6 +3,7 @@ none: a process that only writes does not even load it.
 """
 
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.engine.late_import import loading
 from holdfast.engine.sqlite.search.indexer import SqliteIndexer
 from holdfast.engine.sqlite.search.log_source import LogSource
+from holdfast.engine.wake_signal import alone
 
 if TYPE_CHECKING:
     from holdfast.engine.sqlite.search.index import SearchIndex
@@ -20,7 +22,7 @@ class SqliteSearch:
 
     def __init__(self, path: str, log: LogSource, *, lock_s: float) -> None:
         self._path, self._log, self._lock_s = path, log, lock_s
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()
         self._index: SearchIndex | None = None
         self._indexer: SqliteIndexer | None = None
         self._resting = False
@@ -73,12 +75,14 @@ class SqliteSearch:
             self._index.close()
 
     def _keep(self) -> None:
-        with self._gate:
-            if self._indexer is None and not self._resting:
+        with alone(self._gate, self._path):
+            is_due = self._indexer is None and not self._resting
+            # A process that ends starts no thread, and would wait for it.
+            if is_due and not sys.is_finalizing():
                 self._indexer = SqliteIndexer(self._made)
 
     def _made(self) -> "SearchIndex":
-        with self._gate:
+        with alone(self._gate, self._path):
             if self._index is None:
                 with loading(self._path):
                     from holdfast.engine.sqlite.search.index import SearchIndex

@@ -42,6 +42,7 @@ from holdfast.engine.sqlite.search.feed import (
 )
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled, Unsealed
 from holdfast.engine.sqlite.search.log_source import LogSource
+from holdfast.engine.wake_signal import in_the_middle, is_mine
 from holdfast.errors import Damaged, StoreUnavailable
 
 BATCH = 500
@@ -81,7 +82,7 @@ class SearchIndex:
         self._file = SearchFile(path, lock_s=lock_s)
         self._feed = SearchFeed(self._file, log)
         self._read = log.read
-        self._gate, self._queue = threading.Lock(), threading.Lock()
+        self._gate, self._queue = threading.RLock(), threading.RLock()
         self._closed = False
 
     def gates(self) -> list[Any]:
@@ -133,16 +134,22 @@ class SearchIndex:
 
     def close(self) -> None:
         self._closed = True
-        with self._alone():
-            self._file.close()
+        # A signal handler in the middle of a search can't: that goes on with the file, and lets
+        # go of it.
+        if not is_mine(self._gate):
+            with self._alone():
+                self._file.close()
 
     def _alone(self) -> Any:
         """The lock for one thread at a time, about in the order they came: `with self._alone():`. A
         lock alone would be had again at once by whoever let go.
 
         The lock itself is what `with` takes, in C code alone: an interrupt between two steps of
-        ours would leave it locked for good.
+        ours would leave it locked for good. A signal handler in the middle of a search is told so:
+        the file is in use.
         """
+        if is_mine(self._gate):
+            raise in_the_middle(self._file.path)
         # the next one in the queue holds it while it waits, so whoever lets go of the
         # gate queues up behind
         with self._queue:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from holdfast.engine.wake_signal import in_the_middle, is_mine
 from holdfast.runtime.plans.chunk_source import batches
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -33,9 +34,11 @@ class Delivery(Iterator[str]):
     def __next__(self) -> str:
         if self._over:
             raise StopIteration
-        # Before the `try`: this mistake must not cut off the thread that is reading.
+        # Before the `try`: these mistakes must not cut off the thread that is reading.
         if self._source.gi_running:
             raise ValueError("another thread is reading this delivery")
+        if is_mine(self._stream.lock):
+            raise in_the_middle(self._work.session.engine.where)
         try:
             text = self._advance()
         except BaseException as error:

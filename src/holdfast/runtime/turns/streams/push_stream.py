@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.domain.arguments import kind_of
+from holdfast.engine.wake_signal import alone
 from holdfast.errors import BadArgument, InvalidMessage, TurnInterrupted
 from holdfast.runtime.border import bordered
 from holdfast.runtime.plans.deadline import Deadline
@@ -20,7 +21,7 @@ class OpenStream:
     """A stream that chunks are pushed into: the plans of `PushStream` and `AsyncPushStream`."""
 
     def __init__(self, work: RunningTurn, format: str) -> None:
-        self._work = work
+        self._work, self._where = work, work.session.engine.where
         self.stream = work.open_stream(format)
         self._begun = False
         self._was_left = False
@@ -37,7 +38,7 @@ class OpenStream:
         stream.check(chunk)
         # A stream is on its turn's list from its first chunk on: one that never says anything
         # does not cut its turn off.
-        with stream.lock:
+        with alone(stream.lock, self._where):
             if not self._begun:
                 self._begun = True
                 self._work.attend(stream, face, _nothing_to_close)
@@ -69,7 +70,7 @@ class OpenStream:
         stores next; False where it was closed before.
         """
         stream = self.stream
-        with stream.lock:
+        with alone(stream.lock, self._where):
             if stream.closed:
                 return False
             stream.closed = True
