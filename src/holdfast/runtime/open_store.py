@@ -17,13 +17,7 @@ from holdfast.runtime.clock import Arrivals, RealWorld, World
 from holdfast.runtime.live.lease_keeper import LeaseKeeper
 from holdfast.runtime.live.lineage import Lineages
 from holdfast.runtime.live.session_log import Kinds, SessionLog
-from holdfast.runtime.plans.deadline import (
-    CLOSE_S,
-    LEAVE_S,
-    Deadline,
-    closing,
-    exiting,
-)
+from holdfast.runtime.plans.deadline import LEAVE_S, Deadline, closing, exiting
 from holdfast.runtime.plans.plan import is_within_call, run
 from holdfast.runtime.plans.thread_pool import uninterrupted
 from holdfast.runtime.shared_engine import HeldEngine, TenantEngine
@@ -112,7 +106,7 @@ class OpenStore:
         # and are left to themselves sooner.
         is_within = is_within_call()
         patience = deadline or closing(
-            self.engine.where, LEAVE_S if is_within else CLOSE_S
+            self.engine.where, LEAVE_S if is_within else None
         )
         self.keeper.let_go_of_starting(mine, patience)
         problem = self.end_turns(CLOSED, patience)

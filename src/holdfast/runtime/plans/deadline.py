@@ -54,10 +54,10 @@ class Deadline:
         )
 
 
-def closing(where: str, seconds: float = CLOSE_S) -> Deadline:
-    """That of somebody who closes a store, from now on."""
+def closing(where: str, seconds: float | None = None) -> Deadline:
+    """That of somebody who closes a store, from now on; so long, or as in peace."""
     deadline = Deadline(where)
-    deadline.begin(seconds)
+    deadline.begin(CLOSE_S if seconds is None else seconds)
     return deadline
 
 

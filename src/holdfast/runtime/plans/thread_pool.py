@@ -7,6 +7,7 @@ process. Here, what the caller shares with the threads is made of C code alone.
 """
 
 import atexit
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,7 +70,8 @@ def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*given: P.args, **named: P.kwargs) -> T:
-        if not may_be_interrupted():
+        # A process that ends starts no thread, and would wait for it.
+        if not may_be_interrupted() or sys.is_finalizing():
             return function(*given, **named)
         work = partial(copy_context().run, function, *given, **named)
         job: Job[T] = Job(work)
