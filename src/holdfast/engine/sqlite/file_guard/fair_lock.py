@@ -67,7 +67,8 @@ class FairLock:
         try:
             # It was deleted: others queue up at a new one. The last attempt to have that
             # may have failed, with its folder gone.
-            if self._file.is_closed or os.fstat(self._file.number).st_nlink == 0:
+            number = self._file.number
+            if number == _NONE or os.fstat(number).st_nlink == 0:
                 self.close()
                 self._open()
             while True:
@@ -86,10 +87,11 @@ class FairLock:
 
     def _is_free(self) -> bool:
         """Whether nobody had it; then it is held."""
-        with suppress(BlockingIOError):
+        try:
             fcntl.flock(self._file.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
+        except BlockingIOError:
+            return False
+        return True
 
     def _wait(self, waiter: "_Waiter", timeout_s: float) -> bool | None:
         """Whether it was had in time; None when the waiter has come and gone."""
@@ -124,7 +126,7 @@ class FairLock:
         return self._is_free()
 
     def release(self) -> None:
-        if not self._file.is_closed:
+        if self._file.number != _NONE:
             fcntl.flock(self._file.number, fcntl.LOCK_UN)
 
     def note(self) -> bytes:
@@ -157,17 +159,13 @@ class _LockFile:
             self.number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             self._close = keep_from_children(self.number)
 
-    @property
-    def is_closed(self) -> bool:
-        return self.number == _NONE
-
     def close(self) -> None:
         # First: its number is another file's by the next time.
         self.number = _NONE
         self._close()
 
     def __del__(self) -> None:
-        if not self.is_closed:
+        if self.number != _NONE:
             self.close()
 
 
