@@ -181,8 +181,8 @@ class TurnInterrupted(Overtaken):
 
 
 class SessionEnded(Overtaken):
-    """Session `{session_id}` has ended ({reason}); the current session of its key is `{current_id}` (your message waits
-    there: {message_id}). Go on there."""
+    """Session `{session_id}` has ended ({reason}); the current session of its key is `{current_id}` (message of yours
+    that waits there: {message_id}). Go on there."""
 
     code = "session_ended"
     session_id: str

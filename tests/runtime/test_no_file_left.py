@@ -7,6 +7,7 @@ from procs import child
 NO_FILE_LEFT = """
     import os, resource
     import holdfast
+    from taken_files import take_all
     path = sys.argv[1]
     with holdfast.open(path) as store:
         session = store.session("k")
@@ -26,12 +27,7 @@ NO_FILE_LEFT = """
         }
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-        taken = []
-        try:
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            pass
+        taken = take_all()
         for name, call in calls.items():
             try:
                 call()
@@ -56,6 +52,7 @@ def test_what_is_loaded_late_says_what_is_wrong_when_no_file_can_be_opened(tmp_p
 FEW_FILES_LEFT = """
     import os, resource
     import holdfast
+    from taken_files import take_all
     path, names = sys.argv[1], sys.argv[2].split(",")
     with holdfast.open(path) as store:  # what is loaded then is loaded
         store.session("k").append("kelp")
@@ -73,14 +70,7 @@ FEW_FILES_LEFT = """
     for name in names:
         for spare in range(20):
             with holdfast.open(path) as store:
-                taken = []
-                try:
-                    while True:
-                        taken.append(os.open(os.devnull, os.O_RDONLY))
-                except OSError:
-                    pass
-                for _ in range(spare):
-                    os.close(taken.pop())
+                taken = take_all(but=spare)
                 try:
                     calls[name]()
                     told = "done"

@@ -396,17 +396,11 @@ def test_a_process_that_can_open_no_more_files_is_told(tmp_path: Path) -> None:
         import os, resource
         import holdfast
         from holdfast.errors import StoreUnavailable
+        from taken_files import take_all
         holdfast.open(sys.argv[1]).close()  # what is loaded then is loaded
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         for spare in range(12):
-            taken = []
-            try:
-                while True:
-                    taken.append(os.open(os.devnull, os.O_RDONLY))
-            except OSError:
-                pass
-            for _ in range(spare):
-                os.close(taken.pop())
+            taken = take_all(but=spare)
             try:
                 holdfast.open(sys.argv[1]).close()
             except StoreUnavailable:

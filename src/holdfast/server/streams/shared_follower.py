@@ -22,6 +22,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from functools import partial
 
+from holdfast.runtime.catalog.follow_session import SETTLE_S
 from holdfast.runtime.live.follow import closes
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import News, read
@@ -42,8 +43,6 @@ BATCH_BYTES = 256 << 10
 WOKEN_AT_ONCE = 4
 PACE_S, PACE_MAX_S, PACE_A_READER_S = 0.005, 0.25, 0.0002
 LOOKS_A_SECOND = 200.0
-SETTLE_S = 1.0
-"""How often it is looked whether the owner of a running turn is gone."""
 
 
 def pace_s(readers: int) -> float:
