@@ -19,7 +19,6 @@ from holdfast.server.streams.shared_follower import (
     KeptOccurrences,
     look_s,
     pace_s,
-    runs_after,
 )
 from wire_server import ask, in_thread
 
@@ -78,11 +77,16 @@ def test_a_session_is_looked_after_while_a_turn_runs(tmp_path):
     with holdfast.open(tmp_path / "s.db") as store:
         session = store.session("k")
         follower = OccurrenceFollower(session._log, None)
-        assert not runs_after(follower.occurrences(), False)
+        follower.occurrences()
+        assert not follower.is_running
         with session.turn("Hello."):
-            begun = follower.occurrences()
-            assert runs_after(begun, False) and runs_after([], True)
-        assert not runs_after(follower.occurrences(), True)
+            follower.occurrences()
+            assert follower.is_running and from_seq(session._log, session.head()).is_running
+            follower.occurrences()
+            assert follower.is_running
+        follower.occurrences()
+        assert not follower.is_running
+        assert not from_seq(session._log, session.head()).is_running
 
 
 def test_two_followers_at_one_place_have_the_same_cursor(tmp_path):

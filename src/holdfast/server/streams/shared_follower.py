@@ -57,14 +57,6 @@ def look_s(asked_s: float, sessions: int) -> float:
     return max(asked_s, sessions / LOOKS_A_SECOND)
 
 
-def runs_after(found: Iterable[Occurrence], is_running: bool) -> bool:
-    """Whether a turn runs after this, if one did before it or not."""
-    for each in found:
-        if each.entry is not None and each.entry.kind in ("turn", "end"):
-            is_running = each.entry.kind == "turn"
-    return is_running
-
-
 class KeptOccurrences:
     """The last occurrences of a session, numbered from its first reader on."""
 
@@ -127,7 +119,7 @@ class SharedFollower:
         self.readers: dict[asyncio.Event, None] = {}
         self.failure: Exception | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_running = self._is_idle = False
+        self._is_idle = False
         self._look = asyncio.Event()
         self._next_at = 0.0
 
@@ -163,16 +155,18 @@ class SharedFollower:
         state = await arun(read(session.state))
         follower = await arun(read(lambda: from_seq(session, state.head)))
         self.kept.add((), follower.place)
-        self._is_running, settled_at = state.turn is not None, session.world.tick()
+        settled_at = session.world.tick()
         with News(session.engine, session.id) as news:
             news.then = on_this_loop(partial(self._hear, follower, news))
             while True:
                 found = await self._next(follower, news)
                 if found:
-                    self._keep(found, follower)
+                    self.kept.add(found, follower.place)
                     await self._wake()
                     await asyncio.sleep(pace_s(len(self.readers)))
-                elif self._is_running and session.world.tick() - settled_at > SETTLE_S:
+                elif (
+                    follower.is_running and session.world.tick() - settled_at > SETTLE_S
+                ):
                     await arun(settle_to_read(session))
                     settled_at = session.world.tick()
 
@@ -181,7 +175,7 @@ class SharedFollower:
             # Rows that say nothing to anybody may have been passed.
             self.kept.add((), follower.place)
             asked_s = look_s(self.session.engine.look_s, len(self._all))
-            await self._idle(min(asked_s, SETTLE_S) if self._is_running else asked_s)
+            await self._idle(min(asked_s, SETTLE_S) if follower.is_running else asked_s)
         rows = news.clear()
         if rows and not follower.behind:
             return follower.heard(rows)
@@ -210,17 +204,13 @@ class SharedFollower:
         if rows:
             self._next_at = now + PACE_S
             try:
-                self._keep(follower.heard(rows), follower)
+                self.kept.add(follower.heard(rows), follower.place)
             except Exception as error:
                 self._fail(error)
             for woken in self.readers:
                 woken.set()
         if follower.behind or rows is None:
             self._look.set()
-
-    def _keep(self, found: list[Occurrence], follower: OccurrenceFollower) -> None:
-        self._is_running = runs_after(found, self._is_running)
-        self.kept.add(found, follower.place)
 
     async def _wake(self) -> None:
         for number, woken in enumerate(list(self.readers), 1):
