@@ -11,6 +11,7 @@ A part's name is the beginning of the SHA-256 of its bytes: equal parts are one 
 
 import hashlib
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -82,8 +83,8 @@ def split(body: bytes) -> tuple[bytes, dict[int, bytes]]:
     return b"".join((_MARK, _encode(places), b"\n", *left)), parts
 
 
-def is_skeleton(body: bytes) -> bool:
-    return body[:1] == _MARK
+is_skeleton: Callable[[bytes], bool] = methodcaller("startswith", _MARK)
+"""Whether this body has parts elsewhere."""
 
 
 def names_in(skeleton: bytes) -> list[int]:

@@ -15,6 +15,7 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from operator import methodcaller
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -87,11 +88,10 @@ def _begin_from_afar(
         begun.put(None)
 
 
-def is_mine(lock: Any) -> bool:
-    """Whether the calling thread holds this `threading.RLock`."""
-    # C code, as all that locks; `threading.Condition` asks the same.
-    mine: bool = lock._is_owned()
-    return mine
+is_mine: Callable[[Any], bool] = methodcaller("_is_owned")
+"""Whether the calling thread holds this `threading.RLock`: C code, as all that locks.
+`threading.Condition` asks the same.
+"""
 
 
 def alone(lock: Any, where: str) -> Any:

@@ -236,8 +236,6 @@ def whole_arguments(said: Any) -> str:
 
 
 _CONTENT = frozenset({str, list, type(None)})
-FEW = 16
-"""So few payloads are sooner looked at one by one."""
 _ROLE, _CONTENT_OF = itemgetter("role"), itemgetter("content")
 
 
@@ -271,13 +269,6 @@ def _is_message(payload: dict[str, Any]) -> bool:
 
 def _are_usual(payloads: list[Any]) -> bool:
     """Whether all are objects with a role and content, as nearly all are."""
-    if len(payloads) < FEW:
-        for payload in payloads:
-            if type(payload) is not dict or type(payload.get("role")) is not str:
-                return False
-            if type(payload.get("content", 0)) not in _CONTENT:
-                return False
-        return True
     # Sets, made without a look at each for itself: this is done for all of a long history.
     try:
         roles = set(map(_ROLE, payloads))

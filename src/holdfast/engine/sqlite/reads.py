@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import starmap
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 FEW_ROWS = 100
 NUMBERS_MAX = 10_000
+_LAST = itemgetter(-1)
 FAR_BEHIND = (1 << 63) - 1
 """The largest number: in an index, what is no number stands behind it."""
 
@@ -160,7 +162,7 @@ class SqliteReads(EngineReads):
         sooner than the store is asked, and a warm session reads a few at a time; what looks like a
         skeleton may still be somebody's own bytes.
         """
-        if len(rows) <= FEW_ROWS and not any(is_skeleton(row[-1]) for row in rows):
+        if len(rows) <= FEW_ROWS and not any(map(is_skeleton, map(_LAST, rows))):
             return False
         return bool(self._about("has_blobs", session))
 

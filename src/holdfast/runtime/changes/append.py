@@ -48,6 +48,8 @@ def _append(
         # The event is its only guard: any other refusal says that the session has
         # ended.
         raise (yield from read(session.ended))
+    if not also:
+        session.note_stored(write.drafts, outcome)
     return draft.id.hex()
 
 

@@ -6,12 +6,16 @@ before it changes anything, and is whole again only when all of a page is in; wh
 works it out anew. Nothing has to be undone for that, so it does not matter what else is interrupted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.domain.entry import Compacted, Entry
+from holdfast.domain.entry import STARTING, Compacted, Draft, Entry
 from holdfast.domain.log.fold import Log
+from holdfast.engine.protocol import Written
 from holdfast.runtime.live.context import Contexts
+
+STORED_MAX = 64
+"""How many entries of its own a handle keeps in mind until they are folded."""
 
 
 class Derived:
@@ -29,6 +33,7 @@ class Derived:
         """All of the log, where `log` begins later; without payloads."""
         self.contexts = Contexts()
         self.sums: Any = None
+        self._stored: dict[int, Entry] = {}
         self.is_torn = False
         """Whether something was interrupted while it changed this."""
 
@@ -42,6 +47,34 @@ class Derived:
             self.log.begin(base, instructions)
         self.begun = True
         self.is_torn = False
+
+    def note_stored(self, drafts: Sequence[Draft], written: Written) -> None:
+        """Its own session has stored these: they need not be read back. Any thread may call this;
+        each of its steps is one of C code.
+        """
+        # Nobody has asked for the log yet, or not for long.
+        if not self.begun or len(self._stored) > STORED_MAX:
+            self._stored.clear()
+            return
+        seq = written.seq
+        for draft in drafts:
+            turn = written.turn if draft.turn == STARTING else draft.turn
+            self._stored[seq] = Entry(
+                seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body
+            )
+            seq += 1
+
+    def stored(self) -> list[Entry]:
+        """What it has stored itself and stands next in the log, once. Behind an entry of somebody
+        else's, all is read.
+        """
+        found: list[Entry] = []
+        following = self.log.head + 1
+        while (entry := self._stored.pop(following, None)) is not None:
+            found.append(entry)
+            following += 1
+        self._stored.clear()
+        return found
 
     def fold(self, log: Log, page: Iterable[Entry]) -> None:
         """Adds a page to `log` or to `history`."""

@@ -7,6 +7,7 @@ costs its next turn only what is new.
 
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -47,6 +48,7 @@ from holdfast.runtime.plans.plan import Plan, is_within_call, read, wait_for
 
 T = TypeVar("T")
 PAGE = 2000
+_BODY, _KIND = attrgetter("body"), attrgetter("kind")
 
 
 class Kinds(NamedTuple):
@@ -146,12 +148,12 @@ class SessionLog:
             return [readable(entry, bodies=bodies) for entry in page]
         return page
 
-    def reading(self, work: Callable[[], T]) -> T:
+    def reading(self, work: Callable[..., T], *given: Any) -> T:
         """What this reads. If it fails on something in the log, it is done again with every entry
         vetted: one that can't be read takes away nothing but itself (I-25).
         """
         try:
-            return work()
+            return work(*given)
         except Exception as error:
             # Any exception: what damaged bytes cause can't be foreseen. Errors of ours say something
             # else, but for `Damaged`.
@@ -165,7 +167,7 @@ class SessionLog:
             self._forget()
             # It stays so: the damage does, and each reading would fail on it first.
             self._is_vetting = True
-        return work()
+        return work(*given)
 
     def _page(self, after: int, limit: int, *, bodies: bool) -> list[Entry]:
         # Nearly all reading is of a session's own entries: its lineage is not asked for.
@@ -198,14 +200,14 @@ class SessionLog:
         """
         return self._located(self._up_to_date)
 
-    def _located(self, work: Callable[[], T]) -> T:
+    def _located(self, work: Callable[..., T], *given: Any) -> T:
         """What this reads; an entry that can't be read, and that nothing can stand in for, is an
         error that names its place.
         """
         if is_mine(self.lock) and is_within_call():
-            return self._apart(lambda: self._read_located(work))
+            return self._apart(lambda: self._read_located(work, *given))
         with self.lock:
-            return self._read_located(work)
+            return self._read_located(work, *given)
 
     def _apart(self, work: Callable[[], T]) -> T:
         """What this reads, for a signal handler that has interrupted somebody who looks at the log:
@@ -218,9 +220,9 @@ class SessionLog:
         finally:
             self._derived, self._erased, self._is_vetting, self.learned = kept
 
-    def _read_located(self, work: Callable[[], T]) -> T:
+    def _read_located(self, work: Callable[..., T], *given: Any) -> T:
         try:
-            return self.reading(work)
+            return self.reading(work, *given)
         except Damaged as error:
             # What was half read is forgotten, so that the next one who looks meets it too.
             self._forget()
@@ -239,8 +241,12 @@ class SessionLog:
             return known.log
         if not known.begun:
             self._begin(known)
-        while page := self.page(known.log.head):
-            if is_warm and "blanked" in [entry.kind for entry in page]:
+        # What this handle has stored itself first; whether others have stored more is
+        # asked in any case.
+        own = known.stored()
+        while page := own or self.page(known.log.head):
+            is_own, own = bool(own), []
+            if is_warm and "blanked" in map(_KIND, page):
                 # What was read before may have lost its words since (I-21).
                 known = self._derived = Derived()
                 self._begin(known)
@@ -251,7 +257,7 @@ class SessionLog:
                 # From the first entry on. The new log counts revisions from 0 again:
                 # contexts kept for the old one would be taken for its own.
                 known = self._derived = Derived(from_first=True)
-            elif self._is_last(page):
+            elif not is_own and self._is_last(page):
                 break
         return known.log
 
@@ -260,7 +266,7 @@ class SessionLog:
         if len(page) == PAGE or page[-1].seq <= self.origin:
             return False
         # An engine ends a page early when its payloads are large.
-        return sum([len(entry.body) for entry in page]) < PAGE_BYTES_MAX
+        return sum(map(len, map(_BODY, page))) < PAGE_BYTES_MAX
 
     def _forget_what_was_erased(self) -> None:
         """A fork loses what any of those that it shares its past with has lost, though it was read
@@ -351,7 +357,7 @@ class SessionLog:
         """What the model sees now, in this format. `head` is where the log ended a moment ago, for
         a caller that has just read the state: a log that is known so far is not asked for again.
         """
-        return self._located(lambda: self._context(format, prefill, head))
+        return self._located(self._context, format, prefill, head)
 
     def _context(self, format: str, prefill: bool, head: int | None) -> Context:
         # Not by `log`: whoever calls this has the lock, and locates what can't be read.
@@ -445,6 +451,12 @@ class SessionLog:
         if state is None:
             raise NotFound(what="session", name=self.id, hint="it may have been erased")
         return state
+
+    def note_stored(self, drafts: Sequence[Draft], written: Written) -> None:
+        """These are in its log now, stored by this handle in one write: what it reads next need not
+        be asked for.
+        """
+        self._derived.note_stored(drafts, written)
 
     def submit(self, write: Write) -> Ticket:
         """A commit of this one write, under way."""

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from holdfast.domain.entry import End
+from holdfast.domain.log.fold import Log
 from holdfast.runtime.turns.message_stream import Stream
 
 
@@ -50,3 +51,13 @@ def cut_off(stream: Stream) -> Ending:
     if stream.unread:
         return Ending("interrupted", "its last message could not be read")
     return Ending("interrupted", "its last message was cut off")
+
+
+def why_over(log: Log, number: int) -> str:
+    """Why the turn of this number is over, as its log tells."""
+    turn = log.turns.get(number)
+    if log.closed == "erased":
+        return "its session was erased"
+    if turn is not None and turn.end is not None:
+        return turn.reason or turn.end
+    return "another took over"

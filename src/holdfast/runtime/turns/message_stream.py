@@ -87,6 +87,8 @@ class Stream:
         self.draft: Draft | None = None
         self.submitted = False
         self.ticket: Ticket | None = None
+        self.stored_with: tuple[Draft, ...] = ()
+        """The drafts of the write that its own was last submitted in."""
 
     @property
     def shown(self) -> int:

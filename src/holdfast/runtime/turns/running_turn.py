@@ -21,7 +21,6 @@ from typing import Any
 
 from holdfast.domain.entry import Draft, TurnEnded, note_of
 from holdfast.domain.ids import turn_id
-from holdfast.domain.log.fold import Log
 from holdfast.domain.turn import addresses
 from holdfast.engine.protocol import ChunkWrite, Owing, Refused, Ticket, Write, Written
 from holdfast.engine.wake_signal import alone, is_mine
@@ -38,6 +37,7 @@ from holdfast.runtime.turns.end_turn import (
     Ending,
     cut_off,
     ending_of,
+    why_over,
 )
 from holdfast.runtime.turns.message_stream import (
     Stream,
@@ -134,6 +134,7 @@ class RunningTurn:
             raise
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
+        self.session.note_stored(write.drafts, outcome)
         return outcome
 
     def interrupted(self) -> Plan[TurnInterrupted]:
@@ -144,7 +145,7 @@ class RunningTurn:
         # With its store: the log can't be read any more.
         reason = self.ended_because
         if reason is None:
-            reason = _why_over((yield from read(self.session.log)), self.number)
+            reason = why_over((yield from read(self.session.log)), self.number)
         # Not before: if the reading raises something else, the owner has not been told.
         self.tell_owner()
         return TurnInterrupted(turn_id=self.id, reason=reason)
@@ -293,8 +294,9 @@ class RunningTurn:
                 return
             if stream.draft is not None:
                 stream.submitted = True
+                drafts = stream.stored_with = (stream.draft,)
                 stream.ticket = self.session.submit(
-                    Write(self.session.id, fence=self.number, drafts=(stream.draft,))
+                    Write(self.session.id, fence=self.number, drafts=drafts)
                 )
 
     def _drafted(self, stream: Stream) -> Plan[None]:
@@ -349,7 +351,9 @@ class RunningTurn:
                 outcome = ticket.result()
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
-        if outcome is None and not (yield from self._is_in_log(stream.id)):
+        if outcome is not None:
+            self.session.note_stored(stream.stored_with, outcome)
+        elif not (yield from self._is_in_log(stream.id)):
             with self._lock:
                 # Unless somebody else has submitted it again meanwhile.
                 if stream.ticket is ticket:
@@ -410,24 +414,28 @@ class RunningTurn:
             raise (yield from self.interrupted())
         note = TurnEnded(ending.end, reason=ending.reason, error=ending.error)
         last = self.session.draft("end", note, turn=self.number)
-        ticket = None
-        while ticket is None:
+        submitted = None
+        while submitted is None:
             for stream in list(self._streams):
                 if not (yield from self._is_entered(stream)):
                     yield from self._drafted(stream)
-            ticket = self._submit_end(last, owes)
+            submitted = self._submit_end(last, owes)
+        drafts, ticket = submitted
         outcome = yield from wait_for(ticket)
         open_streams = [stream for stream in self._streams if not stream.closed]
         self.close()
         if isinstance(outcome, Refused):
             raise (yield from self.interrupted())
+        self.session.note_stored(drafts, outcome)
         self.owner_knows = True
         # After `close`: a reader whose source ends now sees that the turn is over, and
         # does not take it for the end of the stream.
         for stream in open_streams:
             stream.let_go()
 
-    def _submit_end(self, last: Draft, owes: tuple[Owing, ...]) -> Ticket | None:
+    def _submit_end(
+        self, last: Draft, owes: tuple[Owing, ...]
+    ) -> tuple[list[Draft], Ticket] | None:
         """Submits the turn's end with what its open streams have said; None when somebody else is
         storing one of them: the end waits for that.
         """
@@ -440,22 +448,24 @@ class RunningTurn:
                     drafts.append(stream.draft)
             if any(stream.submitted for stream in streams):
                 return None
+            drafts.append(last)
             # Marked before it is submitted: an interrupt may come between any two steps, and one
             # that is marked is looked for in the log.
             for stream in streams:
                 stream.submitted = True
+                stream.stored_with = tuple(drafts)
             ticket = self.session.submit(
                 Write(
                     self.session.id,
                     fence=self.number,
-                    drafts=(*drafts, last),
+                    drafts=tuple(drafts),
                     finish=True,
                     owes=owes,
                 )
             )
             for stream in streams:
                 stream.ticket = ticket
-        return ticket
+        return drafts, ticket
 
     def _debts(self) -> tuple[Owing, ...]:
         """Whom this turn's answer is owed to: those who asked for it with an address."""
@@ -472,11 +482,8 @@ class RunningTurn:
 
     def shown(self) -> dict[str, int]:
         """By message that is being spoken, how many characters of it were shown."""
-        found = {}
-        for stream in self._streams:
-            if stream.shown:
-                found[stream.id.hex()] = stream.shown
-        return found
+        spoken = [stream for stream in self._streams if stream.shown]
+        return {stream.id.hex(): stream.shown for stream in spoken}
 
     def _is_to_be_heard(self) -> bool:
         """Whether its open streams have said something that has not arrived."""
@@ -573,15 +580,6 @@ class RunningTurn:
         wait.
         """
         return isinstance(error, GeneratorExit) and not self.hold.is_on_its_loop
-
-
-def _why_over(log: Log, number: int) -> str:
-    turn = log.turns.get(number)
-    if log.closed == "erased":
-        return "its session was erased"
-    if turn is not None and turn.end is not None:
-        return turn.reason or turn.end
-    return "another took over"
 
 
 def _left(turn: "weakref.ref[RunningTurn]", stream: Stream) -> None:

@@ -255,6 +255,7 @@ def commit_start(
         outcome = yield from wait_for(ticket)
         if isinstance(outcome, Written):
             work.begin(outcome.turn)
+            session.note_stored(commit[-1].drafts, outcome)
             return work
     except HoldfastError:
         session.keeper.drop(work)

@@ -35,6 +35,7 @@ def store_whole(
     else:
         outcome = yield from _in_place_of(turn, stream, draft, (*also, write))
     if not isinstance(outcome, Refused):
+        session.note_stored(write.drafts, outcome)
         turn.spoke_last = COMPLETED
         turn.calls.note(draft.id.hex(), spoken.note)
     return outcome
@@ -49,6 +50,7 @@ def _in_place_of(
     with turn._lock:
         # In this order: cut off anywhere, it is taken up again by the turn's end.
         stream.draft, stream.submitted = draft, True
+        stream.stored_with = (draft,)
         stream.ticket = turn.session.engine.submit(commit)
     outcome = yield from wait_for(stream.ticket)
     if isinstance(outcome, Refused):
