@@ -160,10 +160,7 @@ class LinesPushed(Response):
                 each.cancel()
 
     async def _store(self, lines: list[bytes]) -> None:
-        # A line with nothing in it says that somebody is there.
-        batches: list[Any] = [
-            read_body(each, PushBody) for each in lines if each.strip()
-        ]
+        batches, unread = _batches(lines)
         with self._held.asked():
             for together in _until_closed(batches):
                 try:
@@ -172,6 +169,8 @@ class LinesPushed(Response):
                     # Those before the one that can't be stored are stored.
                     for batch in together:
                         self._tell(await _stored(self._stream, [batch]))
+        if unread is not None:
+            raise unread
 
     def _tell(self, pushed: Pushed) -> None:
         self._told.append(pushed)
@@ -196,6 +195,21 @@ class LinesPushed(Response):
 def _end(reading: asyncio.Timeout, why: asyncio.Future[Any]) -> None:
     if not why.cancelled():
         reading.reschedule(0)
+
+
+def _batches(lines: list[bytes]) -> tuple[list[PushBody], Exception | None]:
+    """The batches in these lines, up to the first that can't be read, and why it can't."""
+    found: list[PushBody] = []
+    for line in lines:
+        # One with nothing in it says that somebody is there.
+        if not line.strip():
+            continue
+        try:
+            batch: Any = read_body(line, PushBody)
+            found.append(batch)
+        except (BadArgument, WireProblem) as error:
+            return found, error
+    return found, None
 
 
 def _until_closed(batches: list[PushBody]) -> list[list[PushBody]]:

@@ -7,6 +7,7 @@ expect      values in the answer, by path: "items.0.text"
 absent      paths at which there is nothing, or null
 count       how many items the list at a path has
 headers_of  headers of the answer
+            An answer of lines is compared as one: the `text` of all of them, the last `index`, and the `problem`.
 save        what is kept for later steps, by path
 until_s     asked again until the answer is as expected, so long at most: for what takes a lease
 at_once     sent so many times at the same time; `same` names what must be equal in all answers

@@ -205,9 +205,22 @@ def _read(connection: socket.socket) -> WireAnswer:
         raise Unlike(f"no answer ({type(error).__name__})") from None
     headers = _headers(response)
     body: Any = raw.decode("utf-8", "replace")
-    if "json" in headers.get("content-type", ""):
+    media = headers.get("content-type", "")
+    if "ndjson" in media:
+        body = _joined(raw)
+    elif "json" in media:
         body = json.loads(raw)
     return WireAnswer(response.status, headers, body)
+
+
+def _joined(raw: bytes) -> dict[str, Any]:
+    """An answer of lines, as one: a server may answer several with one."""
+    body: dict[str, Any] = {"text": "", "index": None, "problem": None}
+    for line in raw.splitlines():
+        told = json.loads(line) if line.strip() else {}
+        body["text"] += told.pop("text", "")
+        body.update(told)
+    return body
 
 
 def _compare(step: CaseStep, known: dict[str, Any], answer: WireAnswer) -> None:
