@@ -4,8 +4,9 @@ and stored once however often its client was cut off (I-5).
 
 import pytest
 
+import holdfast
 from line_pusher import LinePusher
-from wire_server import ask, in_thread
+from wire_server import WireServer, ask, in_thread
 
 TEXT = "The kelp holds fast. "
 
@@ -162,3 +163,19 @@ def test_a_server_that_ends_tells_those_who_push(tmp_path):
     [last] = pusher.answers()
     assert last["problem"]["code"] == "store_unavailable"
     pusher.cut()
+
+
+def test_a_server_that_ends_does_not_wait_for_one_who_pushes_and_does_not_listen(tmp_path):
+    words, count = TEXT * 1000, 300
+    with WireServer(tmp_path / "s.db") as server:
+        line = Line((server.port, server.key))
+        with line.pusher() as pusher:
+            for index in range(count):
+                pusher.say(index, words)
+            # All of it was sent, so most of it was taken; its answer is more than lines hold.
+            _, told = server.end()
+            assert told == ""
+    with holdfast.open(tmp_path / "s.db") as store:
+        [_, said] = store.get(line.turn["session_id"]).transcript()
+        assert len(said.text) > len(words)
+        assert (words * count).startswith(said.text)

@@ -358,13 +358,12 @@ def test_a_server_that_is_told_to_end_does_not_wait_for_who_does_not_listen(tmp_
             head = f"GET /v1/sessions/{session.id}/stream HTTP/1.1\r\nHost: x\r\n"
             deaf.sendall(f"{head}Authorization: Bearer {server.key}\r\n\r\n".encode())
             assert deaf.recv(1).startswith(b"H")
-            waiting_until(lambda: "holdfast_streams_open 1" in _metrics(server))
+            for _ in waiting_until("the stream is open"):
+                # this one, and the question itself
+                if "holdfast_requests_under_way 2\n" in server.ask("GET", "/metrics").body:
+                    break
             _, said = server.end()
             assert said == ""
-
-
-def _metrics(server):
-    return str(server.ask("GET", "/metrics").body)
 
 
 def test_a_slow_reader_is_given_some_at_a_time():
