@@ -262,3 +262,25 @@ def test_an_option_after_the_command_wins_over_one_before_it(tmp_path):
     assert [one["key"] for one in done.json["sessions"]] == ["after"]
     done = command("--store", before, "sessions", "list", "--json")
     assert [one["key"] for one in done.json["sessions"]] == ["before"]
+
+
+@pytest.mark.parametrize("group", sorted(set(GROUPS) - {""}))
+def test_an_empty_word_behind_a_group_is_a_mistake_and_no_defect(group):
+    done = command(group, "")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"`holdfast {group}` has no command ``; there are" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--store", "a.db", "copy", "a.db", "b.db"),
+        ("copy", "a.db", "b.db", "--store=a.db"),
+        ("doctor", "a.db", "--store", "a.db"),
+        ("import", "a.db", "--store", "a.db"),
+    ],
+)
+def test_a_store_that_is_named_for_a_command_without_the_option_is_told_by_its_option(words):
+    done = command(*words)
+    assert done.code == 2
+    assert "has no option `--store`: its store is named" in done.err

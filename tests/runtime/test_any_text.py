@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -277,3 +278,33 @@ def test_what_is_not_data_is_refused_with_its_place_and_nothing_is_written(
         with pytest.raises(InvalidMessage):
             session.label(session.id, content=value)
         assert session.info().head == head
+
+
+HALF = "a\ud800b"
+
+
+@pytest.mark.parametrize("format", ["openai.chat", "openai.responses", "anthropic", "holdfast"])
+def test_half_a_character_is_kept_and_never_sent(tmp_path: Path, format: str) -> None:
+    """H7: JSON may hold it, and no request can: the transcript has it, contexts have U+FFFD."""
+    with holdfast.open(tmp_path / "agent.db") as store:
+        session = store.session("k")
+        session.instructions(f"Be kind. {HALF}")
+        for _ in range(3):
+            session.append(HALF)
+            with session.turn(HALF) as turn:
+                call = turn.call(HALF, {HALF: [HALF]})
+                turn.result(call, HALF)
+                turn.say(HALF)
+        with session.turn({"role": "user", "content": HALF, "x": {HALF: HALF}}) as turn:
+            sent = turn.context(format)
+            msgspec.json.encode([sent.instructions, *sent])
+            assert "a\ufffdb" in json.dumps(list(sent), ensure_ascii=False)
+            turn.add({"role": "assistant", "content": HALF})
+        sent = session.context(format)
+        msgspec.json.encode([sent.instructions, *sent])
+        count = len(list(session.transcript()))
+        assert next(iter(session.transcript())).text == HALF
+        if format in ("openai.chat", "anthropic"):
+            # Words that a context has shown in another way are known again.
+            session.record(list(sent), format=format)
+            assert len(list(session.transcript())) == count

@@ -550,3 +550,25 @@ def test_blobs_are_those_that_go_with_a_session(where):
             session.append(LARGE)
         found = [store.erase(each.id).blobs for each in (one, two)]
         assert found == ([0, 1] if shared else [1, 1])
+
+
+def test_a_warm_handle_has_no_labels_of_what_was_erased(where):
+    """I-21: a fork's own labels on words that it shares, and those of a parent that was erased."""
+    with holdfast.open(where) as store, holdfast.open(where) as other:
+        parent = store.session("k")
+        shared = parent.append("Hello.")
+        parent.label(shared, told_by="the parent")
+        first, second = parent.fork(), parent.fork()
+        first.label(shared, secret=CANARY)
+        warm = [first, second, other.get(first.id), other.get(second.id)]
+        for each in warm:
+            assert [message.labels for message in each.transcript()] != [{}]
+        store.erase(first.id)
+        assert CANARY not in repr(
+            [message.labels for each in warm for message in each.transcript()]
+        )
+        store.erase(parent.id)
+        for each in warm:
+            fresh = store.get(each.id).transcript()
+            assert [m.labels for m in each.transcript()] == [m.labels for m in fresh]
+            assert "the parent" not in repr([m.labels for m in each.transcript()])

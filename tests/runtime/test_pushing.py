@@ -3,17 +3,21 @@ whichever thread it comes, and the message ends with `close`, or partial where i
 """
 
 import asyncio
+import copy
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_delivery import STREAMS
 
 import holdfast
 from holdfast.errors import BadArgument, InvalidMessage, TurnInterrupted
 from holdfast.testing.oracle import judge
+from holdfast.testing.strategies import FORMATS, streams
 from looking import ends, other_handle, told
 from procs import child
-from thorough import few_on_postgres
+from thorough import examples, few_on_postgres
 
 pytestmark = few_on_postgres("how a pushed piece becomes an entry is decided in `runtime/turns`")
 
@@ -23,6 +27,14 @@ LIMIT_S = 60.0
 @pytest.fixture
 def store(where):
     with holdfast.open(where) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def store_for_many(tmp_path_factory):
+    """One for all examples of a test."""
+    path = tmp_path_factory.mktemp("many") / "agent.db"
+    with holdfast.open(path, durability="process") as opened:
         yield opened
 
 
@@ -259,3 +271,53 @@ def test_a_killed_process_leaves_what_it_was_handed_back(store, where):
     with session.turn("Again") as turn:
         turn.say("here")
     assert answers(session) == [("one two three ", "partial"), ("here", "complete")]
+
+
+def wreck(value):
+    """Changes all that can be changed in it."""
+    if isinstance(value, dict):
+        for each in list(value.values()):
+            wreck(each)
+        for name in list(value):
+            if not isinstance(value[name], dict | list):
+                value[name] = "WRECKED"
+        value["wrecked"] = True
+    elif isinstance(value, list):
+        for each in value:
+            wreck(each)
+        value.append("WRECKED")
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_caller_does_with_a_chunk_afterwards_changes_no_message(
+    store_for_many, format, data
+):
+    """I-3: a caller that puts the chunks together itself goes on with their lists and objects."""
+    chunks = data.draw(streams(format))
+    said = []
+    for is_wrecked in (False, True):
+        store_for_many.reset(format)
+        session = store_for_many.session(format)
+        with session.turn("Hi") as turn:
+            stream = turn.stream(format)
+            # one by one: they share objects
+            for chunk in map(copy.deepcopy, chunks):
+                stream.push(chunk)
+                if is_wrecked:
+                    wreck(chunk)
+            stream.close()
+        said.append([message.payload for message in session.transcript()][1:])
+    assert said[0] == said[1]
+
+
+def test_keys_that_no_format_knows_are_the_chunks_own_too(store):
+    session = store.session("k")
+    delta = {"role": "assistant", "content": "hey", "extra": {"a": ["b"]}}
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}]
+    with session.turn("Hi") as turn:
+        for _ in turn.deliver(chunks, format="openai.chat"):
+            wreck(delta)
+    [_, said] = session.transcript()
+    assert said.payload == {"role": "assistant", "content": "hey", "extra": {"a": ["b"]}}

@@ -152,10 +152,11 @@ def _run(words: list[str]) -> int:
         return _command(name, [*shared, *rest])
     # A group alone, or with --help, is a question and no mistake: its exit code is 0.
     asks = name == group and rest[:1] in ([], ["-h"], ["--help"])
-    if asks or name in ("", "-h", "--help", "help"):
+    if asks or not words or name in ("-h", "--help", "help"):
         _help(group)
         return codes.DONE
-    wrong = name.removeprefix(group).strip() or rest[0]
+    # An empty word is one too, and no command.
+    wrong = name.removeprefix(group).strip() or "".join(rest[:1])
     raise codes.Stop(codes.USAGE, _unknown(group, wrong))
 
 
@@ -174,6 +175,13 @@ def _command(name: str, words: list[str]) -> int:
     from holdfast.cli.parser import parser_of
 
     parser, run = parser_of(name)
+    for option in ("--store", "--tenant"):
+        if not parser.has(option) and _is_given(option, words):
+            problem = f"`holdfast {name}` has no option `{option}`"
+            if option == "--store":
+                named = "by `--into`" if parser.has("--into") else "without one"
+                problem += f": its store is named {named}"
+            raise codes.Stop(codes.USAGE, f"{problem}; see `holdfast {name} --help`.")
     try:
         options = parser.parse_args(words)
     except SystemExit as end:
@@ -182,6 +190,12 @@ def _command(name: str, words: list[str]) -> int:
     # Not around the parsing: until a command runs there is nothing to put away.
     with ending_in_order():
         return run(options, Output(json=getattr(options, "json", False)))
+
+
+def _is_given(option: str, words: list[str]) -> bool:
+    # Behind `--`, words are those of another program.
+    own = words[: words.index("--")] if "--" in words else words
+    return any(word.partition("=")[0] == option for word in own)
 
 
 def _help(group: str) -> None:

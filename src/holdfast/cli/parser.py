@@ -63,6 +63,10 @@ class Parser(argparse.ArgumentParser):
                 return f"did you mean `{near}`?"
         return f"see `{self.prog} --help`."
 
+    def has(self, option: str) -> bool:
+        """Whether there is an option of this name."""
+        return option in self._option_string_actions
+
     def arguments_are(self, title: str, about: str | None = None) -> None:
         """What the words are called that are not options."""
         self._positionals.title, self._positionals.description = title, about

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.message import freeze, thaw
+from holdfast.domain.message import copied, freeze, thaw
 
 Delta = tuple[str, int, Any]
 
@@ -116,13 +116,16 @@ def beyond(text: str, seen: int) -> str:
     return rest.decode("utf-16-le", "surrogatepass")
 
 
-def placed(deltas: list[Delta]) -> list[Delta]:
+def owned(deltas: list[Delta]) -> list[Delta]:
     """These deltas, if each has a place that the journal can hold. What has none could be shown, and
-    then be put into no message: a chunk that makes one is no chunk of its format.
+    then be put into no message: a chunk that makes one is no chunk of its format. What they have of
+    the caller's own objects is copied, for a caller may go on with them (I-3).
     """
-    for _, index, _ in deltas:
+    for number, (kind, index, value) in enumerate(deltas):
         if type(index) is not int or not -_PLACES <= index < _PLACES:
             raise ValueError("a delta without a place")
+        if type(value) is not str and value is not None:
+            deltas[number] = kind, index, copied(value)
     return deltas
 
 

@@ -216,12 +216,53 @@ def thaw(body: bytes) -> Any:
 
 
 def thaw_all(bodies: list[bytes]) -> list[Any]:
-    """The values that were frozen, in one go."""
+    """The values that were frozen, in one go, as they can be sent."""
     try:
         return [_decode(body) for body in bodies]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # One of them is odd: by itself it is read another way, or named.
-        return [thaw(body) for body in bodies]
+        # One of them is odd: by itself it is read another way, or named. It may have halves.
+        return [without_halves(thaw(body)) for body in bodies]
+
+
+def may_have_halves(body: bytes) -> bool:
+    """Whether halves of characters may be in what was frozen: they are escaped there."""
+    return b"\\u" in body
+
+
+def without_halves(value: Any) -> Any:
+    """The value with U+FFFD for each half of a surrogate pair: JSON may hold one, and no request
+    can be sent with it.
+    """
+    if type(value) is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if type(value) is dict:
+        return {
+            without_halves(name): without_halves(each) for name, each in value.items()
+        }
+    if type(value) is list:
+        return [without_halves(each) for each in value]
+    return value
+
+
+def copied(value: Any) -> Any:
+    """A payload that nobody else can change: dicts and lists are new, all else in JSON can't
+    change.
+    """
+    # Not `copy.deepcopy`, which is several times slower: this is done for every payload that a
+    # caller looks at.
+    # Most values are text: these are not worth a call each.
+    if type(value) is dict:
+        return {
+            key: copied(item) if type(item) in (dict, list) else item
+            for key, item in value.items()
+        }
+    if type(value) is list:
+        return [copied(item) if type(item) in (dict, list) else item for item in value]
+    return value
 
 
 def is_flat(payload: Any) -> bool:

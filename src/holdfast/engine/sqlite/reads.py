@@ -153,7 +153,8 @@ class SqliteReads(EngineReads):
         query = "entries" if bodies else "entries_bare"
         # by place: a warm session reads a few entries at a time, and often
         rows = self._read_values(query, (self._number(session), after, limit))
-        if bodies and self._has_blobs(session, rows):
+        # Without the payloads of messages too: a long prompt or summary has parts as well.
+        if self._has_blobs(session, rows):
             return self._with_blobs(rows)
         return list(starmap(Entry, rows))
 

@@ -18,7 +18,12 @@ from typing import Any
 
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import Ties, live, settled, stands_alone
-from holdfast.domain.message import thaw_all
+from holdfast.domain.message import (
+    copied,
+    may_have_halves,
+    thaw_all,
+    without_halves,
+)
 from holdfast.domain.repair import CONTINUE, StoredMessage, repair
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
@@ -61,7 +66,7 @@ class Context(list[Any]):
         if not self._owned:
             self._owned = True
             super().__setitem__(
-                slice(None), [_copy(payload) for payload in super().__iter__()]
+                slice(None), [copied(payload) for payload in super().__iter__()]
             )
 
     def __radd__(self, other: list[Any]) -> list[Any]:
@@ -111,21 +116,6 @@ for _name in (
     setattr(Context, _name, _owning(_name))
 
 
-def _copy(value: Any) -> Any:
-    """Payloads are JSON: dicts, lists and what can't change."""
-    # Not `copy.deepcopy`, which is several times slower: this is done for every payload that a
-    # caller looks at.
-    # Most values are text: these are not worth a call each.
-    if type(value) is dict:
-        return {
-            key: _copy(item) if type(item) in (dict, list) else item
-            for key, item in value.items()
-        }
-    if type(value) is list:
-        return [_copy(item) if type(item) in (dict, list) else item for item in value]
-    return value
-
-
 class Contexts:
     """The shaped beginnings of a session's contexts, by format."""
 
@@ -139,12 +129,13 @@ class Contexts:
         """
         shape = registry.get(format)
         kept, tail = self._split(log, shape, prefill=prefill)
+        instructions = without_halves(log.instructions)
         # With the count: what is kept grows in place with every later context.
         self._given[format] = (log.head, kept, len(kept.payloads), tail)
         context = Context(
-            shape.close([], log.instructions),
+            shape.close([], instructions),
             head=log.head,
-            instructions=log.instructions or "",
+            instructions=instructions or "",
         )
         # By `list` itself: after its own `extend`, the context would count as owning
         # payloads that it shares.
@@ -201,7 +192,7 @@ class Contexts:
         used = set(kept.used)
         shaped = shape.shape(steps, used=used, first=not kept.payloads, goes_on=prefill)
         insist_on_messages([payload for payload, _ in shaped])
-        return kept, shaped
+        return kept, _sendable(shaped, tail)
 
 
 class _Kept:
@@ -239,7 +230,7 @@ class _Kept:
         steps = repair(messages, registry.read)
         shaped = shape.shape(steps, used=self.used, first=not self.payloads)
         insist_on_messages([payload for payload, _ in shaped])
-        for payload, ids in shaped:
+        for payload, ids in _sendable(shaped, messages):
             self.payloads.append(payload)
             self.ids.append(ids)
 
@@ -254,6 +245,14 @@ class _Kept:
             items = payload if type(payload) is list else [payload]
             self.payloads += items
             self.ids += [(message.id,)] * len(items)
+
+
+def _sendable(shaped: list[Shaped], messages: Sequence[StoredMessage]) -> list[Shaped]:
+    """What is shown of these messages, as it can be sent."""
+    for message in messages:
+        if may_have_halves(message.body):
+            return [(without_halves(payload), ids) for payload, ids in shaped]
+    return shaped
 
 
 def _joined(kept: _Kept, count: int, tail: list[Shaped]) -> list[Shaped]:

@@ -91,6 +91,7 @@ class SessionLog:
         self.learned = self.went_back = 0
         self._labels: dict[str, dict[str, Any]] | None = None
         self._labelled = 0
+        self._labels_erased: tuple[str, ...] = ()
         self._is_vetting = False
         self._scopes: list[str] | None = None
 
@@ -280,8 +281,12 @@ class SessionLog:
     def _erased_past(self) -> tuple[str, ...]:
         if not self.origin:
             return ()
+        return self._erasures(self.lineage()[:-1])
+
+    def _erasures(self, stretches: Sequence[Stretch]) -> tuple[str, ...]:
+        """What tells whether words of these sessions were erased since."""
         marks = []
-        for stretch in self.lineage()[:-1]:
+        for stretch in stretches:
             state = self.engine.state(stretch.session)
             # What has ended can be erased, and a past that was copied blanked: its head tells that
             # entries were.
@@ -371,7 +376,9 @@ class SessionLog:
         grows.
         """
         with self.lock:
-            if self._labels is None:
+            # Where there are none, none can be left of what was erased.
+            erased = self._erasures(self.lineage()) if self._labels else ()
+            if self._labels is None or erased != self._labels_erased:
                 shared: dict[str, dict[str, Any]] = {}
                 past = self.lineage()[:-1] if self.origin else ()
                 for session, after, upto in past:
@@ -380,7 +387,7 @@ class SessionLog:
                         if upto is None or entry.seq <= upto:
                             put_labels(shared, entry)
                 # The labels last: they are there once all of them are.
-                self._labelled = self.origin
+                self._labelled, self._labels_erased = self.origin, erased
                 self._labels = shared
             for entry in self.engine.labels(self.id, after=self._labelled):
                 put_labels(self._labels, entry)

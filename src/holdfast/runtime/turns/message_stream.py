@@ -22,8 +22,8 @@ from holdfast.domain.chunk import (
     Delta,
     characters,
     joined,
+    owned,
     pack,
-    placed,
     raw,
     shown,
     sound,
@@ -161,7 +161,7 @@ class Stream:
                 self.check(chunk)
             try:
                 self.check(chunk)
-                deltas += placed(take(chunk))
+                deltas += owned(take(chunk))
             except Exception as error:
                 if self.format == "text" and isinstance(error, InvalidMessage):
                     # these are no words: the caller has named the wrong format, and it says so

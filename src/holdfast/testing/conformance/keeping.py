@@ -180,11 +180,12 @@ def a_page_can_be_read_without_the_payloads_of_its_messages(
 ) -> None:
     spoken = Draft("message", None, mint(), 5, b"{}", b'"%b"' % LONG)
     prompt = Draft("instructions", None, mint(), 6, b"", b'"be kind"')
-    session.write(drafts=(spoken, prompt))
-    _, message, instructions = engine.entries(session.id, bodies=False)
+    longer = Draft("instructions", None, mint(), 7, b"", b'"%b"' % LONG)
+    session.write(drafts=(spoken, prompt, longer))
+    _, message, *instructions = engine.entries(session.id, bodies=False)
     assert (message.id, message.note, message.body) == (spoken.id, b"{}", b"")
     # Only messages are left without: a reader without payloads still wants what rules them.
-    assert instructions.body == b'"be kind"'
+    assert [each.body for each in instructions] == [prompt.body, longer.body]
 
 
 # Erasure
