@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast.engine.closed_engine import ending
 from holdfast.engine.protocol import Engine, JournalRow, NewRows, Outcome, Ticket
 from holdfast.engine.wake_signal import Signal
+from holdfast.engine.writer import WAKE_S
 from holdfast.errors import HoldfastError, OperatorNeeded
 from holdfast.runtime.plans.deadline import Deadline, begun
 
@@ -218,8 +219,7 @@ def _wait(request: Any, deadline: Deadline | None = None) -> Any:
     if kind is Pause:
         return _news(request)
     if kind is Listen:
-        request.news.told.wait(request.seconds)
-        return None
+        return _listen(request)
     if deadline is not None:
         return _answer(request, deadline)
     try:
@@ -295,6 +295,13 @@ def outcome_of(ticket: Ticket) -> Outcome | None:
     with contextlib.suppress(HoldfastError):
         return ticket.result() if ticket.done else None
     return None
+
+
+def _listen(listen: Listen) -> None:
+    left_s = listen.seconds
+    # A piece at a time: a signal that another thread was given is noticed in between.
+    while not listen.news.told.wait(min(left_s, WAKE_S)) and left_s > WAKE_S:
+        left_s -= WAKE_S
 
 
 def _news(pause: Pause) -> None:
