@@ -75,6 +75,11 @@ class Watchers:
 
         return stop
 
+    @property
+    def are_there(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self._callbacks)
+
     def watched(self) -> list[str]:
         """The sessions that somebody watches."""
         with self._lock:

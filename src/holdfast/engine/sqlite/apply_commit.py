@@ -34,6 +34,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.engine.reads import FAR_FUTURE
 from holdfast.engine.session_row import SessionRow, advances
+from holdfast.engine.sqlite.background.own_rows import Span
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.maintenance.erase import (
     blank,
@@ -145,6 +146,7 @@ class CommitApplier:
         self._erased: set[int] = set()
         self._blanked: set[int] = set()
         self._untaken: set[int] = set()
+        self._entries_added = self._last_entry = self._first_position = 0
         self.position = 0
         self.generation = "a"
 
@@ -170,6 +172,23 @@ class CommitApplier:
     def state_fact(self, name: str, value: int) -> None:
         self._run("set_fact", name, str(value))
 
+    def begin(self) -> None:
+        """The beginning of a transaction: nothing was added in it yet."""
+        self._entries_added = 0
+        self._first_position = self.position + 1
+
+    def added(self) -> tuple[Span | None, Span | None]:
+        """The entries and the rows of the journal that this transaction adds, by their numbers.
+        Nobody else adds any meanwhile, so they follow each other.
+        """
+        entries = chunks = None
+        if self._entries_added:
+            first = self._last_entry - self._entries_added + 1
+            entries = (first, self._last_entry)
+        if self.position >= self._first_position:
+            chunks = (self._first_position, self.position)
+        return entries, chunks
+
     def apply(self, commit: Commit) -> Outcome | Damaged:
         """Judges a commit, and does it if nothing stands in its way. A session that is damaged is
         an answer to those who write to it: the others of the batch go on.
@@ -190,6 +209,8 @@ class CommitApplier:
         """Writes the gathered rows: few long calls cost less than many short ones."""
         if self._entries:
             self._run_many("add_entry", self._entries)
+            self._last_entry = self._statements.connection.last_insert_rowid()
+            self._entries_added += len(self._entries)
             self._entries.clear()
         if self._chunks:
             self._run_many(f"add_chunk_{self.generation}", self._chunks)

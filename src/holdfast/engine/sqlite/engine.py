@@ -175,11 +175,17 @@ class SqliteEngine(SqliteReads):
             if connection.data_version() != self._version:
                 connecting.check_version(connection, self.where)
                 applier.forget()
+            applier.begin()
             outcomes = [applier.apply(commit) for commit in commits]
             applier.finish()
+            # before they can be seen
+            if self._poller.is_serving():
+                self._poller.note(*applier.added())
             connection.execute("COMMIT")
         except BaseException:
             self._version = -1
+            # before others can have their numbers
+            self._poller.doubt()
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -360,14 +366,18 @@ class SqliteEngine(SqliteReads):
 
     def close(self) -> None:
         if not self._forked:
-            # first: the indexer reads through connections that are closed below
+            # first: poller and indexer read through connections that are closed below
+            self._poller.stop()
             self._searching.rest()
             self._files.begin_to_leave()
             self._writer.close()
+            # the poller may have waited for the writer
+            self._poller.wait()
             self._searching.close()
             self._readers.close()
             self._files.forget()
             unconcern(self)
+            self._tell_closed()
 
     def _searcher(self) -> Searcher:
         return self._searching.index
@@ -382,6 +392,7 @@ class SqliteEngine(SqliteReads):
         connections.
         """
         self._forked = True
+        self._poller.stop()
         # the writer thread is the parent's; here is only a copy of its connection
         forsake(self._connection)
         self._readers.abandon()

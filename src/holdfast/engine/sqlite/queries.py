@@ -16,7 +16,11 @@ def _named(file: str) -> dict[str, str]:
 
 SEARCH = _named("search.sql")
 QUERIES = (
-    SEARCH | _named("filing.sql") | _named("restoring.sql") | _named("queries.sql")
+    SEARCH
+    | _named("filing.sql")
+    | _named("restoring.sql")
+    | _named("polling.sql")
+    | _named("queries.sql")
 )
 UPKEEP = _named("upkeep.sql")
 SCHEMA = named_sql.beside(__file__, "schema.sql")

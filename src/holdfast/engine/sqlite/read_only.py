@@ -128,6 +128,15 @@ class ReadOnlyReaders(Readers):
     def _changed(self, seen: FilesSeen) -> bool:
         return look(self._path) != seen
 
+    def leave(self) -> None:
+        known: tuple[apsw.Connection, FilesSeen] | None = getattr(
+            self._local, "known", None
+        )
+        if known is not None:
+            self._local.known = None
+            with suppress(apsw.Error), handling(self._path):
+                known[0].close()
+
     def close(self) -> None:
         self._closed = True
         for reader in list(self._gates):
@@ -277,10 +286,13 @@ class ReadOnlySqliteEngine(SqliteReads):
 
     def close(self) -> None:
         if not self._forked:
+            self._poller.stop()
+            self._poller.wait()
             if self._words is not None:
                 self._words.close()
             self._readers.close()
             unconcern(self)
+            self._tell_closed()
 
     def gates(self) -> list[Any]:
         return [
@@ -290,6 +302,7 @@ class ReadOnlySqliteEngine(SqliteReads):
 
     def abandon(self) -> None:
         self._forked = True
+        self._poller.stop()
         self._readers.abandon()
         if self._words is not None:
             self._words.abandon()

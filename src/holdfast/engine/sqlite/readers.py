@@ -45,6 +45,10 @@ class Readers:
         """A connection for one long piece of reading, closed at its end."""
         raise NotImplementedError
 
+    def leave(self) -> None:
+        """Closes the connection of this thread, if it has one; its next read makes another."""
+        raise NotImplementedError
+
     def close(self) -> None:
         raise NotImplementedError
 
@@ -136,6 +140,13 @@ class SqliteReaders(Readers):
                 self._local.gate = gate
                 self._local.reader = reader
         return reader
+
+    def leave(self) -> None:
+        reader: apsw.Connection | None = getattr(self._local, "reader", None)
+        if reader is not None:
+            self._local.reader = None
+            with self._local.gate.lock():
+                self.files.leave(reader)
 
     def close(self) -> None:
         for reader in list(self._gates):

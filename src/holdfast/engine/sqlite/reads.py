@@ -22,6 +22,7 @@ from holdfast.engine.named_sql import Row, Rows, Values
 from holdfast.engine.protocol import (
     PAGE_BYTES_MAX,
     Accepted,
+    RowsCallback,
     SessionState,
     Waiting,
     Weight,
@@ -30,6 +31,7 @@ from holdfast.engine.protocol import (
 )
 from holdfast.engine.reads import LARGEST, EngineReads
 from holdfast.engine.sqlite.apply_commit import HEAD, ORIGIN, NumberedSession
+from holdfast.engine.sqlite.background.poller import SqlitePoller
 from holdfast.engine.sqlite.lease_clock import Clock, Kept
 from holdfast.engine.sqlite.readers import Readers
 from holdfast.engine.sqlite.row_codec import fitted
@@ -54,14 +56,15 @@ FAR_BEHIND = (1 << 63) - 1
 class SqliteReads(EngineReads):
     """The reading half of an engine on a file."""
 
-    look_s = 0.02
-    """Nobody tells of what other processes commit."""
+    look_s = 30.0
+    """The poller tells of what other processes commit, and wakes all when it can't."""
 
     def __init__(self, path: str, readers: Readers, clock: Callable[[], Clock]) -> None:
         super().__init__(path)
         self._readers = readers
         self._clock = clock
         self._local = threading.local()
+        self._poller = SqlitePoller(readers, self._watchers)
 
     def _read(self, query: str, /, **values: Any) -> Rows:
         return self._read_values(query, values)
@@ -246,6 +249,20 @@ class SqliteReads(EngineReads):
             if kinds:
                 found[seq] = "altered" if "altered" in kinds else "missing"
         return found
+
+    # Watching.
+
+    def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
+        return self.watch_rows(session, lambda _: callback())
+
+    def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
+        stop = super().watch_rows(session, callback)
+        self._poller.rouse()
+        return stop
+
+    def _tell_closed(self) -> None:
+        """Those who watch look, and are told that it is closed."""
+        self._watchers.wake_those(self._watchers.watched())
 
     # Upkeep: on the caller's thread, with a connection for the time it takes.
 
