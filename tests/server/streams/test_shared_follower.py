@@ -5,7 +5,9 @@ import threading
 import pytest
 
 import holdfast
+import procs
 from event_reader import EventReader, words
+from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.runtime.live.follow import PAGE
 from holdfast.runtime.plans.plan import News
 from holdfast.server.streams import shared_follower
@@ -17,9 +19,9 @@ from holdfast.server.streams.occurrence import (
 )
 from holdfast.server.streams.shared_follower import (
     KeptOccurrences,
-    look_s,
     pace_s,
 )
+from questions import Questions
 from wire_server import ask, in_thread
 
 
@@ -70,7 +72,6 @@ def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
 def test_many_readers_are_looked_after_less_often_and_few_at_once():
     assert pace_s(1) == pace_s(2) == 0.005
     assert 0.1 < pace_s(1000) <= pace_s(100_000) == 0.25
-    assert look_s(0.02, 1) == 0.02 and look_s(0.02, 256) > 1 and look_s(30, 256) == 30
 
 
 def test_a_session_is_looked_after_while_a_turn_runs(tmp_path):
@@ -191,7 +192,6 @@ def test_what_this_server_stores_is_handed_on_and_not_read_back(tmp_path, monkey
         for reader in readers:
             assert [each.event for each in reader.take(2)] == ["open", "chunk"]
         spy = _Spy(monkeypatch)
-        monkeypatch.setattr(shared_follower, "look_s", lambda *_: 3600)
         for number in range(1, 20):
             say(number)
             for reader in readers:
@@ -247,3 +247,41 @@ def test_a_fork_that_shares_the_closing_of_its_parent_goes_on(tmp_path):
                 assert [event.data["text"] for event in reader.take(1)] == [said["message"]]
             ask(port, token, "POST", f"{path}/end", {"reason": "done"}).done  # noqa: B018
             assert [event.event for event in reader.all()][-1] == "end"
+
+
+APPENDING = """
+    import holdfast
+    with holdfast.open(sys.argv[1], durability="process") as store:
+        say("ready")
+        while (key := hear()):
+            store.session(key).append(f"to {key}")
+"""
+
+
+@pytest.mark.slow
+def test_words_of_another_process_reach_the_readers_of_many_sessions(tmp_path, monkeypatch):
+    """None of them is found by looking at each session in turn, and nobody looks while nothing
+    happens.
+    """
+    monkeypatch.setattr(SqliteReads, "look_s", 1000.0)
+    path, count = tmp_path / "s.db", 200
+    with holdfast.open(path, durability="process") as store:
+        ids = [store.session(f"k{number}").id for number in range(count)]
+    with in_thread(path) as (port, token), procs.child(APPENDING, path) as other:
+        readers = [EventReader(port, token, f"/v1/sessions/{id}/stream") for id in ids]
+        for reader in readers:
+            assert [event.data["kind"] for event in reader.take(1)] == ["opened"]
+        questions = Questions(monkeypatch)
+        questions.after_looks(10)
+        questions.of_others()
+        questions.after_looks(20)
+        assert questions.of_others() == []
+        other.wait_for("ready")
+        for number in (0, count - 1, count // 2):
+            other.tell(f"k{number}")
+            assert [event.data["text"] for event in readers[number].take(1)] == [f"to k{number}"]
+        for number in range(count):
+            other.tell(f"k{number}")
+        for number, reader in enumerate(readers):
+            assert [event.data["text"] for event in reader.take(1)] == [f"to k{number}"]
+            reader.close()

@@ -13,10 +13,11 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast.engine.protocol import JournalRow
+from holdfast.engine.protocol import JournalRow, SessionState
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
 from holdfast.runtime.aio import AsyncSession
+from holdfast.runtime.catalog.follow_session import SETTLE_S
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.plans.plan import Listen, News, Plan, read
 from holdfast.runtime.plans.plan_asyncio import arun
@@ -28,8 +29,6 @@ from holdfast.server.waiting import cut_short, insist_still
 
 LIMIT_MAX = 1000
 WAIT_MAX_S = 30.0
-LOOK_S = 0.1
-"""How often somebody who waits looks at least, where nobody is told of what another process writes."""
 LOOKED_AT_MAX = 16
 """So many sessions that were looked at last are remembered, read."""
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})\.(\d{1,18})"')
@@ -108,17 +107,19 @@ def _waited(session: SessionLog, known: Place, wait_s: float) -> Plan[bool]:
         while True:
             # Before the look: what comes in meanwhile ends the listening at once.
             news.clear()
-            if (yield from _is_other(session, known)):
+            state = yield from settle_to_read(session)
+            if (yield from _is_other(session, state, known)):
                 return True
             left = end - session.world.tick()
             if left <= 0:
                 return False
-            look_s = max(LOOK_S, session.engine.look_s)
+            look_s = session.engine.look_s
+            if state.turn is not None:
+                look_s = min(look_s, SETTLE_S)
             yield Listen(news, min(look_s, left))
 
 
-def _is_other(session: SessionLog, known: Place) -> Plan[bool]:
-    state = yield from settle_to_read(session)
+def _is_other(session: SessionLog, state: SessionState, known: Place) -> Plan[bool]:
     head, position = known
     if state.head != head:
         return True

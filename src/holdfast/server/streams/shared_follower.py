@@ -42,19 +42,11 @@ BATCH_BYTES = 256 << 10
 """A reader takes about so much at once."""
 WOKEN_AT_ONCE = 4
 PACE_S, PACE_MAX_S, PACE_A_READER_S = 0.005, 0.25, 0.0002
-LOOKS_A_SECOND = 200.0
 
 
 def pace_s(readers: int) -> float:
     """How long to wait between two readings of a session with so many readers."""
     return min(PACE_MAX_S, max(PACE_S, readers * PACE_A_READER_S))
-
-
-def look_s(asked_s: float, sessions: int) -> float:
-    """How often to look for what other processes write, when so many sessions are followed: of
-    commits of this process the store tells.
-    """
-    return max(asked_s, sessions / LOOKS_A_SECOND)
 
 
 class KeptOccurrences:
@@ -174,8 +166,8 @@ class SharedFollower:
         if not (follower.behind or news.told.is_set()):
             # Rows that say nothing to anybody may have been passed.
             self.kept.add((), follower.place)
-            asked_s = look_s(self.session.engine.look_s, len(self._all))
-            await self._idle(min(asked_s, SETTLE_S) if follower.is_running else asked_s)
+            wait_s = self.session.engine.look_s
+            await self._idle(min(wait_s, SETTLE_S) if follower.is_running else wait_s)
         rows = news.clear()
         if rows and not follower.behind:
             return follower.heard(rows)
