@@ -61,7 +61,7 @@ class SqlitePoller:
         self._server = 0
         self._closed = Signal()
         self._last: LastRows | None = None
-        self._is_in_doubt = False
+        self._doubts = self._doubts_seen = 0
 
     # For those who watch, and the writer.
 
@@ -80,7 +80,7 @@ class SqlitePoller:
     def doubt(self) -> None:
         """A commit of this engine has failed: what it said of its rows does not hold."""
         self._own.forget()
-        self._is_in_doubt = True
+        self._doubts += 1
 
     def stop(self) -> None:
         """Looks no more, from now on or as soon as the look that is under way is over."""
@@ -111,7 +111,6 @@ class SqlitePoller:
         """Looks until nobody has watched for a while."""
         idle = troubles = 0
         looks_left = LOOKS_AFTER
-        self._own.forget()
         self._last = None
         while looks_left and not self._closed.is_set():
             looks_left = LOOKS_AFTER if self._watchers.are_there else looks_left - 1
@@ -130,14 +129,14 @@ class SqlitePoller:
         """The sessions that others have written to since the last look; all that are watched when
         that is not known.
         """
-        # Before the file is looked at: what is said to be ours after that is not seen yet.
-        is_in_doubt, self._is_in_doubt = self._is_in_doubt, False
+        doubts = self._doubts
         [(entry, *positions)] = self._readers.read("last_rows", ())
         last = LastRows(entry or 0, max(position or 0 for position in positions))
         before, self._last = self._last, None
         moved: Collection[str]
         # A log that has become shorter was taken back by somebody.
-        if before is None or is_in_doubt or last.entry < before.entry:
+        is_shorter = before is not None and last.entry < before.entry
+        if before is None or is_shorter or doubts != self._doubts_seen:
             moved = self._watchers.watched()
         else:
             # The journal is emptied now and then, and its positions never fall.
@@ -149,7 +148,7 @@ class SqlitePoller:
                 *self._whose("spoken_sessions", chunks),
             }
         self._own.seen(*last)
-        self._last = last
+        self._last, self._doubts_seen = last, doubts
         return moved
 
     def _whose(self, query: str, spans: list[Span]) -> Iterator[str]:
