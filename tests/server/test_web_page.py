@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
+import procs
 from commanding import surroundings
-from holdfast.server.page import files
+from holdfast.engine.sqlite.reads import SqliteReads
+from holdfast.server.page import files, views
 from wire_server import WireServer, ask, in_thread, new_token
 
 FILES = {path.name: path.read_text("utf-8") for path in sorted(files.FOLDER.iterdir())}
@@ -103,10 +105,12 @@ def test_nothing_but_these_files_is_served(served):
     assert policy == "default-src 'none'; frame-ancestors 'none'"
 
 
-def waiting(port: int, token: str, path: str, tag: str) -> tuple[threading.Thread, list]:
+def waiting(
+    port: int, token: str, path: str, tag: str, *, wait_s: int = 30
+) -> tuple[threading.Thread, list]:
     """A request that waits for news, under way."""
     told: list = []
-    headers = {"If-None-Match": tag, "Prefer": "wait=30"}
+    headers = {"If-None-Match": tag, "Prefer": f"wait={wait_s}"}
     asking = lambda: told.append(ask(port, token, "GET", path, headers=headers))  # noqa: E731
     thread = threading.Thread(target=asking)
     thread.start()
@@ -136,6 +140,35 @@ def test_news_are_told_whoever_writes_them(served):
             assert told[0].status == 200 and told[0].headers["etag"] != still
         [section] = ask(port, token, "GET", path).done["sections"]
         assert (section["end"], len(section["rows"])) == ("completed", 2)
+
+
+KILLED = """
+    import holdfast
+    with holdfast.open(sys.argv[1], durability="process") as store:
+        with store.session("k").turn("Tell me.") as turn:
+            for _ in turn.deliver(["Half ", "an answer."]):
+                say("shown")
+                hear()
+"""
+
+
+@pytest.mark.slow
+def test_who_waits_is_told_the_end_of_a_turn_whose_process_was_killed(tmp_path, monkeypatch):
+    """Nobody else looks whether it is alive, and nothing is stored that could be told."""
+    monkeypatch.setattr(SqliteReads, "look_s", 1000.0)
+    monkeypatch.setattr(views, "WAIT_MAX_S", 1000.0)
+    with in_thread(tmp_path / "s.db") as (port, token):
+        session = ask(port, token, "POST", "/v1/sessions", {"key": "k"}).done["id"]
+        path = f"/v1/sessions/{session}/views"
+        with procs.child(KILLED, tmp_path / "s.db") as other:
+            other.wait_for("shown")
+            tag = ask(port, token, "GET", path).headers["etag"]
+            thread, told = waiting(port, token, path, tag, wait_s=1000)
+            while not told and ask(port, token, "GET", "/metrics").body.count("under_way 2") == 0:
+                pass
+            other.kill()
+        thread.join(60)
+        assert told[0].done["sections"][-1]["end"] == "abandoned"
 
 
 def test_a_server_that_is_told_to_end_lets_nobody_wait(tmp_path):
