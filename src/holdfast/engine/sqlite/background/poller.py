@@ -58,7 +58,8 @@ class SqlitePoller:
         self._own = OwnRows()
         self._serving = threading.Lock()
         self.is_serving = self._serving.locked
-        self._server = 0
+        # One that its own thread may take again: a callback may close the store.
+        self._at_work = threading.RLock()
         self._closed = Signal()
         self._last: LastRows | None = None
         self._doubts = self._doubts_seen = 0
@@ -88,9 +89,9 @@ class SqlitePoller:
 
     def wait(self) -> None:
         """Until it has let go of its connection, after `stop`."""
-        # A callback may close the store; a process that ends waits for no thread.
-        if self._server != threading.get_ident() and not sys.is_finalizing():
-            with self._serving:
+        # A process that ends waits for no thread.
+        if not sys.is_finalizing():
+            with self._at_work:
                 pass
 
     # Its thread.
@@ -101,13 +102,18 @@ class SqlitePoller:
             if not self._serving.acquire(blocking=False):
                 return
             try:
-                self._server = threading.get_ident()
-                self._serve()
+                with self._at_work:
+                    self._serve()
             finally:
-                self._server = 0
                 self._serving.release()
 
     def _serve(self) -> None:
+        try:
+            self._look_on()
+        finally:
+            self._readers.leave()
+
+    def _look_on(self) -> None:
         """Looks until nobody has watched for a while."""
         idle = troubles = 0
         looks_left = LOOKS_AFTER
@@ -123,12 +129,12 @@ class SqlitePoller:
                 self._give_up()
                 self._closed.wait(min(TROUBLE_MAX_S, TROUBLE_S * 2**troubles))
                 troubles = min(troubles + 1, 10)
-        self._readers.leave()
 
     def _look(self) -> Collection[str]:
         """The sessions that others have written to since the last look; all that are watched when
         that is not known.
         """
+        # Before the file is looked at: what fails after that is for the next look.
         doubts = self._doubts
         [(entry, *positions)] = self._readers.read("last_rows", ())
         last = LastRows(entry or 0, max(position or 0 for position in positions))
