@@ -284,6 +284,9 @@ def test_spans_that_were_seen_are_not_kept() -> None:
     for number in range(3000, 9000):
         own.add(entries=(number, number), chunks=None)
     assert len(own.entries) <= 3, "rows that follow each other are one span"
+    for number in range(10_000, 20_000, 2):
+        own.add(entries=None, chunks=(number, number))
+    assert len(own.chunks) <= 1000, "nobody looks, and it grows"
 
 
 # Its thread.

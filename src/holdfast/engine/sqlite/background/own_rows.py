@@ -9,7 +9,7 @@ alone, and need no lock.
 
 Span = tuple[int, int]
 """The first row and the last one."""
-SPANS_MAX = 1000
+SPANS_MAX = 250
 """So many are kept when nobody looks for long; what is forgotten is told once more."""
 
 
@@ -30,9 +30,10 @@ class RowSpans:
         if spans and spans[-1][1] + 1 == first:
             first = spans[-1][0]
             spans = spans[:-1]
-        if len(spans) > 1:
-            spans = tuple(span for span in spans[-SPANS_MAX:] if span[1] > self.seen)
-        self._spans = (*spans, (first, last))
+        # Once for each look, not for each commit.
+        if spans and spans[0][1] <= self.seen:
+            spans = tuple(span for span in spans if span[1] > self.seen)
+        self._spans = (*spans[-SPANS_MAX:], (first, last))
 
     def forget(self) -> None:
         """None is, for all that is known."""
