@@ -27,8 +27,8 @@ PARAMETERS = {
     "world": "clock and randomness, for tests; leave it out",
     "progress": "a function that is called with a `Progress` from time to time",
     # Names and identities
-    "key": 'the stable name of a conversation, such as `"telegram:dm:42"`; it is bound to one '
-    "current session",
+    "key": 'the stable name of a conversation, such as `"telegram:dm:42"`, of at most 1,024 bytes; '
+    "it is bound to one current session",
     "Store.sessions.key": "only sessions of this key",
     "Store.search.key": "only sessions of this key",
     "Session.fork.key": "a key for the new session; one that has a session which has not ended "

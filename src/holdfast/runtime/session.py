@@ -217,6 +217,8 @@ class Session:
         What is covered stays in the transcript. None when there is nothing to cover; waits for a
         running turn of others. In one's own running turn it covers what lies before the turn's open
         calls, and the turn goes on: that turn is the last one, so `keep_turns=0` cuts inside it.
+        `Conflict` when somebody has changed what it covers while the summary was made: compact
+        again.
         """
         # Loaded when it is used, as `record` is.
         with loading(self._log.engine.where):
@@ -226,7 +228,8 @@ class Session:
 
     def rewind(self, to_message: str) -> None:
         """Lets the model's view end with this message from now on; the transcript keeps what came
-        after, and rewinding to a later message brings it back.
+        after, and rewinding to a later message brings it back. `SessionBusy` while a turn runs,
+        `NotFound` when the session has no such message.
         """
         run(rewind(self._log, to_message))
 
