@@ -280,6 +280,31 @@ def test_a_store_that_lost_its_end_tells_the_rest(store):
     assert 250 < len(lines) < 400
 
 
+def test_a_checkpoint_that_was_cut_off_has_lost_nothing(store, tmp_path):
+    """A killed goose leaves a file whose first page tells of pages that only the log has yet."""
+    store.database.execute("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0")
+    with store.database:
+        for number in range(400):
+            store.say("user", text(f"{number} " + "x" * 900))
+    cut, whole = tmp_path / "cut.db", tmp_path / "whole.db"
+    for path in (cut, whole):
+        path.write_bytes(store.path.read_bytes())
+        Path(f"{path}-wal").write_bytes(Path(f"{store.path}-wal").read_bytes())
+    apsw.Connection(str(whole)).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    with open(cut, "r+b") as file:
+        file.write(whole.read_bytes()[:4096])
+    assert cut.stat().st_size < whole.stat().st_size - 100_000
+    shelf = GooseReader(cut)
+    lines = list(next(shelf.sessions()).lines)
+    assert (shelf.unreadable(), len(lines)) == ([], 400)
+    shelf.close()
+    Path(f"{cut}-wal").write_bytes(Path(f"{cut}-wal").read_bytes()[:100_000])
+    shelf = GooseReader(cut)
+    list(shelf.sessions())
+    assert any("are not there" in one.problem for one in shelf.unreadable())
+    shelf.close()
+
+
 def test_texts_that_are_not_utf8_stop_nothing(store):
     store.say("user", text("Hello."), role=b"\xff\xfe", timestamp=b"\xff")
     store.say("user", text("Hello."))
