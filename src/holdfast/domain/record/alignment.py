@@ -40,7 +40,7 @@ def align(known: Items, said: Items) -> Found:
         elif (span[1] - span[0]) * (span[3] - span[2]) <= CELLS_MAX:
             _fill_table(known, said, span, found)
         else:
-            for place, at in _ascending(_nth_by_nth(known, said, span)):
+            for place, at in ascending(_nth_by_nth(known, said, span)):
                 found[at] = place
     return _earliest(said, found)
 
@@ -90,7 +90,7 @@ def _pivots(known: Items, said: Items, span: Span) -> Pairs:
     once = _once(known, a, b)
     pairs = [(once[item], at) for item, at in _once(said, c, d).items() if item in once]
     # in the order of what was said, as it takes them
-    return _ascending(sorted(pairs, key=lambda pair: pair[1]))
+    return ascending(sorted(pairs, key=lambda pair: pair[1]))
 
 
 def _once(items: Items, start: int, end: int) -> dict[Hashable, int]:
@@ -103,7 +103,7 @@ def _once(items: Items, start: int, end: int) -> dict[Hashable, int]:
     return {item: at for item, at in places.items() if item not in again}
 
 
-def _ascending(pairs: Pairs) -> Pairs:
+def ascending(pairs: Pairs) -> Pairs:
     """The longest run of pairs, given in said order, whose known places ascend."""
     tops: list[int] = []
     ends: list[int] = []

@@ -1,11 +1,10 @@
-"""Atoms: what is known, laid in one order, so that a caller's list can be matched to it.
+"""Atoms: what is known, message by message, so that a caller's list can be matched to it.
 
-A known message is an *atom*; a merged payload is taken apart where its seams are known. Atoms are
-laid in the order in which the handle remembers them, and what the view shows besides stands between
-them, after its neighbour.
+A known message is an *atom*; a merged payload is taken apart where its seams are known. `layers`
+lays all atoms in one order.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property
 
 import msgspec
@@ -19,8 +18,7 @@ from holdfast.domain.record.fingerprint import (
     stamps_in,
     worded,
 )
-from holdfast.domain.record.grouping import Refs, View
-from holdfast.domain.record.memory import Held
+from holdfast.domain.record.grouping import Refs
 from holdfast.domain.repair import MADE
 
 Wording = Callable[[str], Payload | None]
@@ -124,111 +122,7 @@ def settle(claim: Match, place: int, base: Base) -> Match:
     return claim
 
 
-def build_base(
-    remembered: Held,
-    *,
-    shown: View,
-    used: set[str],
-    wording: Wording,
-    stamps_of: StampsOf,
-    said: Payloads,
-    spent: Set[str],
-) -> Base:
-    """What a handle remembers, and between it, after its neighbour, what the view shows besides."""
-    seams = _KnownSeams(wording, said)
-    parts = [seams.take_apart(entry.snapshot, entry.refs) for entry in remembered]
-    own = [atom for atoms in parts for atom in atoms]
-    view: list[Atom] = []
-    for payload, refs in shown:
-        view += seams.take_apart(payload, refs)
-    own, fused = _put_together(own, view)
-    view = [atom for atom in view if used.isdisjoint(atom.refs)]
-    atoms = _merge(own, view)
-    at = {id(atom): index for index, atom in enumerate(atoms)}
-    # An object that showed a part shows the whole now.
-    at |= {part: at[id(atom)] for part, atom in fused.items()}
-    objects: dict[int, list[Presented]] = {}
-    for entry, showed in zip(remembered, parts, strict=True):
-        if entry.object is not None and showed:
-            places = [at[id(atom)] for atom in showed]
-            objects.setdefault(id(entry.object), []).append((entry.snapshot, places))
-    return Base(atoms, objects, _aliases(own, view), spent, stamps_of)
-
-
-def _places(atoms: Atoms) -> dict[str, int]:
-    return {ref: index for index, atom in enumerate(atoms) for ref in atom.refs}
-
-
-def _aliases(own: Atoms, view: Atoms) -> dict[Fingerprint, Fingerprint]:
-    """The view's wordings of messages that the handle remembers in others."""
-    places = _places(own)
-    alias: dict[Fingerprint, Fingerprint] = {}
-    for atom in view:
-        if atom.refs and atom.refs[0] in places:
-            mine = own[places[atom.refs[0]]]
-            if atom.print != mine.print and len(atom.refs) == len(mine.refs):
-                alias[atom.print] = mine.print
-    return alias
-
-
-def _merge(own: Atoms, view: Atoms) -> list[Atom]:
-    """What the handle remembers, and what only the view shows after its neighbour there."""
-    places = _places(own)
-    besides: dict[int, list[Atom]] = {}
-    moved: set[int] = set()
-    cursor = -1
-    for atom in view:
-        place = places.get(atom.refs[0]) if atom.refs else None
-        if place is None:
-            besides.setdefault(cursor, []).append(atom)
-            continue
-        # the view moved it: its turn gave it back, and another took it
-        if place < cursor and place not in moved:
-            moved.add(place)
-            besides.setdefault(cursor, []).append(own[place])
-        cursor = max(cursor, place)
-    shown = _places(view)
-    leading = besides.get(-1, [])
-    atoms: list[Atom] = []
-    due: list[Atom] = []
-    for index, atom in enumerate(own):
-        if not shown.keys().isdisjoint(atom.refs):
-            # What the view shows after something remembered stands after what is no longer shown
-            # there, too: a list grows at its end.
-            atoms += due
-            # What it shows before anything remembered stands right before that, not in front of
-            # what is no longer shown.
-            atoms += leading
-            due = []
-            leading = []
-        if index not in moved:
-            atoms.append(atom)
-        due += besides.get(index, ())
-    return [*atoms, *due, *leading]
-
-
-def _put_together(own: list[Atom], view: Atoms) -> tuple[list[Atom], dict[int, Atom]]:
-    """Messages that a handle remembers apart and the caller now shows as the view does: words and
-    calls in one.
-    """
-    places = {atom.refs: index for index, atom in enumerate(own)}
-    fused: dict[int, Atom] = {}
-    out: list[Atom | None] = list(own)
-    for atom in view:
-        # Plain texts are taken apart on both sides, and need no putting together.
-        if len(atom.refs) < 2 or atom.print.plain:
-            continue
-        first = places.get(atom.refs[:1])
-        if first is None:
-            continue
-        parts = own[first : first + len(atom.refs)]
-        if tuple(ref for part in parts for ref in part.refs) == atom.refs:
-            fused |= {id(part): atom for part in parts}
-            out[first : first + len(parts)] = [atom, *[None] * (len(parts) - 1)]
-    return [atom for atom in out if atom is not None], fused
-
-
-class _KnownSeams:
+class KnownSeams:
     """Takes merged payloads apart, where the view's wordings or the paragraphs tell the seams."""
 
     def __init__(self, wording: Wording, said: Payloads) -> None:
@@ -255,9 +149,9 @@ class _KnownSeams:
             return self._by_texts(payload, refs, whole) or one
         if whole in self._said_exactly:
             return one
-        return [atom for atom in self._single(refs) if atom.payload] or one
+        return [atom for atom in self.single(refs) if atom.payload] or one
 
-    def _single(self, refs: Refs) -> list[Atom]:
+    def single(self, refs: Iterable[str]) -> list[Atom]:
         """These messages in their own wordings; nothing if one of those is not known."""
         atoms = []
         for ref in refs:
@@ -268,7 +162,7 @@ class _KnownSeams:
         return atoms
 
     def _by_texts(self, payload: Payload, refs: Refs, whole: Fingerprint) -> list[Atom]:
-        texts = [atom.print.text for atom in self._single(refs)]
+        texts = [atom.print.text for atom in self.single(refs)]
         if GLUE.join(texts) != whole.text:
             texts = whole.text.split(GLUE)
         if len(texts) != len(refs) or not all(texts):

@@ -13,7 +13,7 @@ The history of a long session is not in memory. Who records reads it page by pag
 `Echo` recognizes; nothing here reads a store.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -22,9 +22,14 @@ from holdfast.domain.message import Payload, Payloads, thaw
 from holdfast.domain.record.edits import is_edit
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_of
 from holdfast.domain.record.grouping import Shown, View
-from holdfast.domain.record.memory import Held, Remembered, remember
+from holdfast.domain.record.layers import Layer, chosen
+from holdfast.domain.record.memory import Held, Remembered, held_of
 from holdfast.domain.record.merged_texts import holds_more
-from holdfast.domain.record.reconcile import Reconciled, reconcile
+from holdfast.domain.record.reconcile import (
+    Reconciled,
+    reconcile,
+    split_instructions,
+)
 from holdfast.domain.repair import StoredMessage, beside_their_calls, ids_of
 
 Open = Literal["nothing", "news", "history"]
@@ -45,8 +50,8 @@ class FirstLook(NamedTuple):
 class Evidence:
     """What is known of a session to the handle that records.
 
-    `presented` is the list it recorded last and `heard` the head of the log then; `given` is what a
-    context has shown it since. `learned` and `went_back` are the seqs up to which it has seen the
+    `presented` is the list it recorded last and `heard` the head of the log then; `given` is what
+    contexts have shown it since, the newest first. `learned` and `went_back` are the seqs up to which it has seen the
     view, and has rewound it. `format` is that of its list.
     """
 
@@ -56,7 +61,7 @@ class Evidence:
         shown: View,
         presented: list[Remembered],
         *,
-        given: View,
+        given: Sequence[View],
         heard: int,
         learned: int,
         went_back: int,
@@ -65,9 +70,8 @@ class Evidence:
         self.log = log
         self._format = format
         self._shown = shown
-        self._remembered = presented
-        if given:
-            self._remembered = remember(presented, handed=given, as_is=False)
+        self._presented = presented
+        self._given = [held_of(view) for view in given]
         self._aware_of = max(heard, learned)
         self._away: dict[str, int] = {}
         if log.rewinds and log.rewinds[-1][0] > heard:
@@ -98,31 +102,39 @@ class Evidence:
         # A single message may be said again; a list with all of several was not cut.
         if len(self._kept) > 1:
             found = self._reconciled(
-                payloads, self._remembered, self._spent - self._kept, equal_from
+                payloads, self._spent - self._kept, equal_from=equal_from
             )
             if self._kept.issubset(found.order):
                 return FirstLook(found, "nothing")
-        found = self._reconciled(payloads, self._remembered, self._spent, equal_from)
+        found = self._reconciled(payloads, self._spent, equal_from=equal_from)
         return FirstLook(found, self._left_open(found))
 
     def compare_with(self, payloads: Payloads, past: View) -> Reconciled:
         """The list beside this part of the past, too."""
         # What is spent is known by its object or its stamp only: its words would be taken for it.
         past = [(payload, refs) for payload, refs in past if refs[0] not in self._spent]
-        remembered = remember(self._remembered, handed=past, as_is=False)
-        return self._reconciled(payloads, remembered, self._spent)
+        return self._reconciled(payloads, self._spent, past=held_of(past))
 
     def _reconciled(
         self,
         payloads: Payloads,
-        remembered: list[Remembered],
         spent: set[str],
+        *,
+        past: Held = (),
         equal_from: int | None = None,
     ) -> Reconciled:
+        _, body = split_instructions(payloads)
+        held, layers = chosen(body, self._presented, self._given)
+        if past:
+            layers.append(Layer(past))
+        # A handle that knows no list yet compares with the past alone.
+        if not held and past:
+            held, layers = past, []
         return reconcile(
             payloads,
             shown=self._shown,
-            remembered=remembered,
+            remembered=held,
+            layers=layers,
             known=_ViewWordings(self.log),
             stored=_StoredWordings(self.log, self._format),
             gone=self._gone,
@@ -173,7 +185,7 @@ class Evidence:
         longer shown, or taken away without its knowledge.
         """
         log = self.log
-        known = _refs_in(self._remembered)
+        known = _refs_in(self._presented).union(*map(_refs_in, self._given))
         for _, refs in self._shown:
             known.update(refs)
         said_since = [seen for seen in log.natural if seen.seq > self._aware_of]

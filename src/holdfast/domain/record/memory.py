@@ -86,9 +86,14 @@ class Memory:
 
 
 def gathered(
-    payloads: Payloads, last: LastList, shown: View, equal: EqualStretch
+    payloads: Payloads,
+    last: LastList,
+    shown: View,
+    equal: EqualStretch,
 ) -> list[Payload]:
-    """The caller's list, with the items of one stored message as one payload."""
+    """The caller's list, with the items of one stored message as one payload. `shown`: by the view,
+    and by contexts before.
+    """
     held = last.messages
     count = len(held)
     if equal.held is held and equal.snapshots == _payloads(shown[:count]):
@@ -120,43 +125,6 @@ def rebound(messages: list[Remembered], payloads: Payloads) -> list[Remembered]:
     ]
 
 
-def remember(remembered: Held, *, handed: View, as_is: bool = True) -> list[Remembered]:
-    """What a handle remembers after it gave out a context: its own objects, and between them what
-    it hadn't seen. `as_is`: the caller got these very objects.
-
-    Without it, a message that was loaded here, and meanwhile hidden by another handle, would be
-    taken for a new one.
-    """
-    own = {ref: entry for entry in remembered for ref in entry.refs}
-    after: dict[int, list[Remembered]] = {}
-    covered: set[int] = set()
-    shown_now: set[str] = set()
-    last: Remembered | None = None
-    for payload, refs in handed:
-        shown_now.update(refs)
-        before = [own[ref] for ref in refs if ref in own]
-        if before:
-            last = before[-1]
-        if len(before) < len(refs) and not _reach_beyond(before, refs):
-            fresh = Remembered(payload if as_is else None, snapshot(payload), refs)
-            after.setdefault(id(last), []).append(fresh)
-            # What the handle remembers apart is one payload now, with what it had not seen.
-            covered.update(map(id, before))
-    # What was handed out before anything remembered stands right before that, not in front of what
-    # is no longer shown: that is older than all of it, and must not be taken for something said
-    # after it.
-    leading = after.get(id(None), [])
-    merged: list[Remembered] = []
-    for entry in remembered:
-        if leading and not shown_now.isdisjoint(entry.refs):
-            merged += leading
-            leading = []
-        if id(entry) not in covered:
-            merged.append(entry)
-        merged += after.get(id(entry), [])
-    return merged + leading
-
-
-def _reach_beyond(entries: Held, refs: Refs) -> bool:
-    """Whether one of these entries shows a message that is not among these."""
-    return any(not set(entry.refs).issubset(refs) for entry in entries)
+def held_of(view: View) -> list[Remembered]:
+    """What this view shows, as a handle remembers it: no object of the caller's is known."""
+    return [Remembered(None, snapshot(payload), refs) for payload, refs in view]

@@ -1,9 +1,8 @@
 """Reconcile: what is new in a list that the caller keeps, changes and records again? (I-12, FAULTS
 B1-B7)
 
-    reconcile(presented, *, shown, remembered=(), known={}, stored={}, gone=(), spent=()) -> Reconciled
+    reconcile(presented, *, shown, remembered=(), layers=(), known={}, stored={}, gone=(), spent=()) -> Reconciled
     Reconciled.settle(ids) -> order, remembered          once the new messages have ids
-    memory.remember(remembered, *, handed)               after a context was given out
 
 Agents keep their own list of messages. They append to it; they also merge two user messages, drop a
 head, drop a tool pair, shorten an output, insert a summary, copy the list, load it elsewhere.
@@ -43,7 +42,7 @@ alone it is known in the list of a caller that was not told of the rewind; in th
 gone is from before; one with objects of the rest, but none of that, was cut. And if all that a list
 has of it is a question at its very end, though it had been answered, that is asked again.
 
-The passes after the walk live in `matching`, over what `atoms` lays out; `fingerprint` reads
+The passes after the walk live in `matching`, over the `atoms` that `layers` lays out; `fingerprint` reads
 payloads, `alignment` lays sequences side by side, `merged_texts` takes joined texts apart.
 
 What can't be told, and what is then chosen:
@@ -67,6 +66,7 @@ What can't be told, and what is then chosen:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from itertools import chain, groupby, repeat
 from operator import is_
 from types import MappingProxyType
@@ -78,7 +78,6 @@ from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.atoms import (
     GLUE,
     Match,
-    build_base,
     is_made,
     without_made,
 )
@@ -90,6 +89,7 @@ from holdfast.domain.record.fingerprint import (
     worded,
 )
 from holdfast.domain.record.grouping import Refs, Shown, View
+from holdfast.domain.record.layers import Layers, build_base
 from holdfast.domain.record.matching import match
 from holdfast.domain.record.memory import Held, Remembered, snapshots_of
 from holdfast.domain.record.wordings import Wordings
@@ -149,6 +149,7 @@ def reconcile(
     *,
     shown: View,
     remembered: Held = (),
+    layers: Layers = (),
     known: Mapping[str, Payload] = _NOTHING,
     stored: Mapping[str, Payload] = _NOTHING,
     gone: Ids = _NONE,
@@ -157,39 +158,54 @@ def reconcile(
     equal_from: int | None = None,
 ) -> Reconciled:
     """Matches a presented list to what is stored. `shown` and `remembered` are without
-    instructions; `together` tells of two messages that are gone whether a view ever had both.
-    `equal_from`: the place from which on the list is known to be equal to all the snapshots that
-    are remembered.
+    instructions; `layers` are what the handle knows besides what it remembers. `together` tells of
+    two messages that are gone whether a view ever had both. `equal_from`: the place from which on
+    the list is known to be equal to all the snapshots that are remembered.
 
     Every payload ends up in `order` as known ids, as something new, or both; only what repair made
     (shown without ids) and is presented unchanged leaves no trace. Presenting the same list again
     gives the same order, and nothing new.
     """
-    instructions, body = _split_instructions(presented)
+    instructions, body = split_instructions(presented)
     result = Reconciled(instructions, [], [], {}, [])
     wordings = Wordings(shown, known, stored)
     held, besides = remembered, shown
     if not remembered:
         # A handle that remembers nothing knows what the view shows, and nothing besides.
         held, besides = [Remembered(None, payload, refs) for payload, refs in shown], ()
-    spent = _spent(body, held, gone, spent) if gone else _NONE
+    known_lists = _all_of(held, layers) if gone else held
+    spent = _spent(body, known_lists, gone, spent) if gone else _NONE
     walked = 0
     if remembered and equal_from == len(presented) - len(body):
         walked = _stride(result, body, held, shown, spent)
     walked = walked or _walk(result, body, held, wordings, spent)
-    _match(result, body, held, wordings, shown=besides, spent=spent, walked=walked)
+    matching = partial(
+        _match, body=body, held=held, layers=layers, wordings=wordings, shown=besides
+    )
+    matching(result, spent=spent, walked=walked)
     # It is asked again: then the words that are gone must not be taken for it.
-    if gone and not spent and _repeats(result, held, gone, together):
+    if gone and not spent and _repeats(result, known_lists, gone, together):
         result = Reconciled(instructions, [], [], {}, [])
         walked = _walk(result, body, held, wordings, gone)
-        _match(result, body, held, wordings, shown=besides, spent=gone, walked=walked)
+        matching(result, spent=gone, walked=walked)
     return result
+
+
+def _all_of(held: Held, layers: Layers) -> Held:
+    """What is remembered, and what the layers have besides."""
+    entries = [*held]
+    refs = {ref for entry in held for ref in entry.refs}
+    for layer in layers:
+        entries += [entry for entry in layer.held if not refs.issuperset(entry.refs)]
+        refs.update(ref for entry in layer.held for ref in entry.refs)
+    return entries
 
 
 def _match(
     result: Reconciled,
     body: Payloads,
     held: Held,
+    layers: Layers,
     wordings: Wordings,
     *,
     shown: View,
@@ -211,6 +227,7 @@ def _match(
     used: set[Any] = set(result.order)
     base = build_base(
         left,
+        layers=layers,
         shown=_besides(shown, used),
         used=used,
         wording=wordings.single,
@@ -302,7 +319,8 @@ def _repeats(
     return len(line) > 1 and not set(line[0]).isdisjoint(last)
 
 
-def _split_instructions(presented: Payloads) -> tuple[str | None, Payloads]:
+def split_instructions(presented: Payloads) -> tuple[str | None, Payloads]:
+    """The instructions that a list begins with, if it does, and the rest of it."""
     texts = []
     for payload in presented:
         said = payload.get("role") if isinstance(payload, dict) else None

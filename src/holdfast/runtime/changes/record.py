@@ -9,6 +9,7 @@ view (I-12).
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -239,7 +240,7 @@ def _decide(
         head = log.head
         last = memory.last(format)
         shown = gather_shown(session.contexts.shown(log, registry.get(format)))
-        given = gather_shown(session.contexts.given(log, format))
+        given = [gather_shown(view) for view in session.contexts.given(log, format)]
         evidence = Evidence(
             log,
             shown,
@@ -251,7 +252,7 @@ def _decide(
             format=format,
         )
 
-        items = gathered(payloads, last, shown, equal)
+        items = gathered(payloads, last, [*shown, *chain(*given)], equal)
         equal_from = None
         # Places count only while they mean the same: nothing was gathered, nothing shown since.
         if equal.held is last.messages and len(items) == len(payloads) and not given:

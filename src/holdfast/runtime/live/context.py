@@ -13,8 +13,9 @@ late, after an answer that was cut off. A caller who means the other thing asks 
 answered, and a context is the history that the next message will follow.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import Ties, live, settled, stands_alone
@@ -28,6 +29,9 @@ from holdfast.domain.repair import CONTINUE, StoredMessage, repair
 from holdfast.formats import registry
 from holdfast.formats.format import Format, Shaped
 from holdfast.formats.shaping import insist_on_messages, is_plain_dialogue
+
+GIVEN_MAX = 4
+"""So many contexts that were given out since the last recording are known again."""
 
 
 class Context(list[Any]):
@@ -121,7 +125,7 @@ class Contexts:
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
-        self._given: dict[str, tuple[int, _Kept, int, list[Shaped]]] = {}
+        self._given: dict[str, deque[_Given]] = {}
 
     def make(self, log: Log, format: str, *, prefill: bool = False) -> Context:
         """The context of this log, as of now. With `prefill` it may end with a message of the
@@ -130,8 +134,7 @@ class Contexts:
         shape = registry.get(format)
         kept, tail = self._split(log, shape, prefill=prefill)
         instructions = without_halves(log.instructions)
-        # With the count: what is kept grows in place with every later context.
-        self._given[format] = (log.head, kept, len(kept.payloads), tail)
+        self._note_given(format, log.head, kept, tail)
         context = Context(
             shape.close([], instructions),
             head=log.head,
@@ -159,18 +162,32 @@ class Contexts:
         kept, tail = self._split(log, shape)
         return _joined(kept, len(kept.payloads), tail)
 
-    def given(self, log: Log, format: str) -> list[Shaped]:
-        """What the last context showed, if the log has grown since: `record` knows it again,
-        whatever others have done to the view meanwhile.
+    def given(self, log: Log, format: str) -> list[list[Shaped]]:
+        """What the last contexts showed, the newest first, as far as the log has grown since:
+        `record` knows each of them again, whatever others have done to the view meanwhile.
         """
-        head, kept, count, tail = self._given.get(format, (log.head, None, 0, []))
-        if kept is None or head == log.head:
-            return []
-        return _joined(kept, count, tail)
+        return [
+            _joined(given.kept, given.length, given.tail)
+            for given in reversed(self._given.get(format, ()))
+            if given.head != log.head
+        ]
+
+    def _note_given(
+        self, format: str, head: int, kept: "_Kept", tail: list[Shaped]
+    ) -> None:
+        given = self._given.setdefault(format, deque(maxlen=GIVEN_MAX))
+        if given and given[-1].head == head:
+            given.pop()
+        # With the count: what is kept grows in place with every later context.
+        given.append(_Given(head, kept, len(kept.payloads), tail))
 
     def forget_given(self, format: str) -> None:
         """A list was recorded since, and is what its handle remembers now."""
         self._given.pop(format, None)
+
+    def know_given(self, before: "Contexts") -> None:
+        """Those before it are gone, but what they gave is still in their callers' lists."""
+        self._given = before._given
 
     def _split(
         self, log: Log, shape: Format, *, prefill: bool = False
@@ -193,6 +210,17 @@ class Contexts:
         shaped = shape.shape(steps, used=used, first=not kept.payloads, goes_on=prefill)
         insist_on_messages([payload for payload, _ in shaped])
         return kept, _sendable(shaped, tail)
+
+
+class _Given(NamedTuple):
+    """A context that was given out: the head of its log, how much of what is kept
+    was in it, and the rest of it.
+    """
+
+    head: int
+    kept: "_Kept"
+    length: int
+    tail: list[Shaped]
 
 
 class _Kept:

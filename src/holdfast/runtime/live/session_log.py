@@ -257,7 +257,8 @@ class SessionLog:
             if known.log.lost:
                 # From the first entry on. The new log counts revisions from 0 again:
                 # contexts kept for the old one would be taken for its own.
-                known = self._derived = Derived(from_first=True)
+                self._forget(from_first=True)
+                known = self._derived
             elif not is_own and self._is_last(page):
                 break
         return known.log
@@ -275,7 +276,8 @@ class SessionLog:
         """
         erased = self._erased_past()
         if erased != self._erased:
-            self._forget()
+            # With what was given: nothing of what was erased is kept (I-21).
+            self._derived = Derived()
             self._erased = erased
 
     def _erased_past(self) -> tuple[str, ...]:
@@ -294,8 +296,11 @@ class SessionLog:
                 marks.append(f"{state.id} {state.erased} {state.head}")
         return tuple(marks)
 
-    def _forget(self) -> None:
-        self._derived = Derived()
+    def _forget(self, *, from_first: bool = False) -> None:
+        """All is worked out anew; the contexts that were given out are known again."""
+        derived = Derived(from_first=from_first)
+        derived.contexts.know_given(self._derived.contexts)
+        self._derived = derived
 
     def history(self) -> Log:
         """The log, up to date, from its first entry on: what the transcript is told from. After a
