@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.domain.record.fingerprint import fingerprint
 from holdfast.domain.record.grouping import Shown
-from holdfast.domain.record.memory import Remembered, remember
-from holdfast.domain.record.reconcile import Reconciled, reconcile
+from holdfast.domain.record.layers import chosen
+from holdfast.domain.record.memory import Remembered, held_of
+from holdfast.domain.record.reconcile import Reconciled, reconcile, split_instructions
 from holdfast.domain.repair import INTERRUPTED
 from thorough import examples
 
@@ -90,16 +91,20 @@ class Handle:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.memory: list[Remembered] = []
+        self.given: list[list[Remembered]] = []
 
     def context(self) -> list[Shown]:
         shown = self.log.shown()
-        self.memory = remember(self.memory, handed=shown)
+        self.given.insert(0, held_of(shown))
         return shown
 
     def record(self, presented: list[dict[str, Any]]) -> Reconciled:
         log = self.log
         known = copy.deepcopy(log.wording)
-        found = reconcile(presented, shown=log.shown(), remembered=self.memory, known=known)
+        _, body = split_instructions(presented)
+        held, layers = chosen(body, self.memory, self.given)
+        found = reconcile(presented, shown=log.shown(), remembered=held, layers=layers, known=known)
+        self.given = []
         ids = []
         for payload in found.new:
             ids.append(str(len(log.transcript)))

@@ -77,11 +77,7 @@ def _source(body: Payloads, presented: Held, lists: Sequence[Held]) -> Held:
     owned = {
         id(entry.object): entry.refs for entry in presented if entry.object is not None
     }
-    whole = [
-        held
-        for held in lists
-        if held is not presented and _begins_with(body, held, owned)
-    ]
+    whole = [held for held in lists if _begins_with(body, held, owned)]
     if whole:
         return max(whole, key=len)
     if any(id(payload) in owned for payload in body):
@@ -132,7 +128,7 @@ def build_base(
     own = [atom for atoms in parts for atom in atoms]
     alias: dict[Fingerprint, Fingerprint] = {}
     for layer in layers:
-        besides = _Besides(own, used, said, seams).of(layer.held)
+        besides = _Besides(own, used, said, seams).of(layer)
         alias = _aliases(own, besides) | alias
         own = _laid_between(own, besides, is_older=layer.is_older)
     view: list[Atom] = []
@@ -140,7 +136,7 @@ def build_base(
         view += seams.take_apart(payload, refs)
     own, fused = _put_together(own, view)
     view = [atom for atom in view if used.isdisjoint(atom.refs)]
-    atoms = _merge(own, view)
+    atoms = _merge(own, view, stays=_is_in_order(said, remembered))
     at = {id(atom): index for index, atom in enumerate(atoms)}
     # An object that showed a part shows the whole now.
     at |= {part: at[id(atom)] for part, atom in fused.items()}
@@ -171,15 +167,18 @@ class _Besides:
         self._objects = set(map(id, said))
         self._stamps = {stamp for payload in said for stamp in stamps_in(payload)}
 
-    def of(self, held: Held) -> list[Atom]:
-        """The messages that a layer holds, also those that are known without it, in its own words. Of
-        what stands before something that was met already, only what more than its words can name:
-        who says the same again after that says it anew.
+    def of(self, layer: Layer) -> list[Atom]:
+        """The messages of the layer, also those that are known without it, in its own words. Of
+        what stands before something that was met already, and of an older layer of which nothing
+        was met, only what more than its words can name: who says the same again after that says it
+        anew.
         """
         named: list[Atom] = []
         atoms: list[Atom] = []
-        for entry in held:
+        is_met = False
+        for entry in layer.held:
             if not self._used.isdisjoint(entry.refs):
+                is_met = True
                 atoms = [*named]
             apart = self._apart(entry)
             atoms += apart
@@ -187,6 +186,8 @@ class _Besides:
                 named += apart
             else:
                 named += filter(self._is_named, apart)
+        if self._used and layer.is_older and not is_met:
+            return named
         return atoms
 
     def _apart(self, entry: Remembered) -> list[Atom]:
@@ -253,14 +254,23 @@ def _aliases(own: Atoms, view: Atoms) -> dict[Fingerprint, Fingerprint]:
     return alias
 
 
-def _merge(own: Atoms, view: Atoms) -> list[Atom]:
-    """What the handle remembers, and what only the view shows after its neighbour there."""
+def _is_in_order(said: Payloads, held: Held) -> bool:
+    """Whether what the list has of this stands in it in the same order."""
+    places = {_key(entry.snapshot): place for place, entry in enumerate(held)}
+    met = [places[key] for key in map(_key, said) if key in places]
+    return met == sorted(met)
+
+
+def _merge(own: Atoms, view: Atoms, *, stays: bool) -> list[Atom]:
+    """What the handle remembers, and what only the view shows after its neighbour there. What the
+    view has moved, as a turn gave it back and another took it, stands where the view has it, unless
+    it `stays`: then the list is in the other order.
+    """
     places = _places(own)
     besides: dict[int, list[Atom]] = {}
     order = dict.fromkeys(
         places[ref] for atom in view for ref in atom.refs if ref in places
     )
-    # The view moved the others: a turn gave one back, and another took it.
     still = {place for place, _ in ascending([(place, place) for place in order])}
     moved: set[int] = set()
     cursor = -1
@@ -270,7 +280,7 @@ def _merge(own: Atoms, view: Atoms) -> list[Atom]:
             besides.setdefault(cursor, []).append(atom)
         elif place in still:
             cursor = max(cursor, place)
-        elif place not in moved:
+        elif not stays and place not in moved:
             moved.add(place)
             besides.setdefault(cursor, []).append(own[place])
     shown = _places(view)

@@ -89,7 +89,7 @@ from holdfast.domain.record.fingerprint import (
     worded,
 )
 from holdfast.domain.record.grouping import Refs, Shown, View
-from holdfast.domain.record.layers import Layers, build_base
+from holdfast.domain.record.layers import Layer, Layers, build_base
 from holdfast.domain.record.matching import match
 from holdfast.domain.record.memory import Held, Remembered, snapshots_of
 from holdfast.domain.record.wordings import Wordings
@@ -218,6 +218,7 @@ def _match(
     left = held[walked:]
     if walked < min(len(body), len(shown)) and _begins_with_the_view(body, held, shown):
         left = _take_the_view(result, body, held, shown)
+        layers = [Layer(layer.held, is_older=True) for layer in layers]
         walked = len(shown)
     result.settled = len(result.order)
     rest = body[walked:]
