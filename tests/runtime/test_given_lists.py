@@ -120,29 +120,43 @@ def test_a_list_is_known_though_a_later_context_has_shown_another(handles: list[
     assert texts(b) == ["one", "two", "three", "four"]
 
 
+@pytest.mark.parametrize("records", [False, True])
 def test_a_list_from_before_a_compaction_is_known_though_the_log_was_read_anew(
-    handles: list[Session],
+    store: holdfast.Store, records: bool
 ) -> None:
-    """What a label names lies before what is in memory, so all is worked out again."""
-    a, b, _ = handles
-    a.append("zero")
-    a.append("one")
-    first = next(iter(a.transcript())).id
+    """A message that a summary has set aside is shown again: it is not in memory. The new summary
+    says what the old one said, so the beginning of the list is no sign of its age.
+    """
+    a = store.session("k")
+    a.append_all(["zero", "hidden", "one"])
+    hidden = [message.id for message in a.transcript()][1]
+    a.label(hidden, visible_to_model=False)
     a.compact("S", keep_turns=0)
-    b.record([*b.context(), named("two")])
+    b = store.session("k")
+    if records:
+        b.record([*b.context(), named("two")])
     with a.turn("three") as turn:
-        call = turn.call("f", {"x": 1})
-        turn.result(call, "four")
+        turn.result(turn.call("f", {"x": 1}), "four")
         turn.say("five")
     loaded = copy.deepcopy(list(b.context()))
     a.append("six")
     a.compact("S", keep_turns=0)
-    a.label(first, visible_to_model=False)
-    a.label(first, visible_to_model=True)
+    a.label(hidden, visible_to_model=True)
     assert len(b.record([*loaded, named("seven")]).new) == 1
-    assert texts(b)[-2:] == ["six", "seven"]
-    shown = [payload["content"] for payload in b.context()]
-    assert shown == ["Summary of what was said before:\n\nS\n\nseven"]
+    assert texts(b)[-3:] == ["five", "six", "seven"]
+    shown = "Summary of what was said before:\n\nS\n\nhidden\n\nseven"
+    assert [payload["content"] for payload in b.context()] == [shown]
+
+
+def test_what_was_loaded_and_rewound_since_is_not_asked_again(handles: list[Session]) -> None:
+    """What its handle recorded before, and another list has replaced, never followed it."""
+    a, b, c = handles
+    c.record([user("zero")])
+    b.record([user("one")])
+    a.record([user("two"), user("three")])
+    loaded = list(b.context())
+    a.rewind(next(iter(a.transcript())).id)
+    assert b.record(loaded).new == ()
 
 
 # Random stories.

@@ -192,12 +192,12 @@ def reconcile(
 
 
 def _all_of(held: Held, layers: Layers) -> Held:
-    """What is remembered, and what the layers have besides."""
+    """What is remembered, and what the layers have besides: before it, or after."""
     entries = [*held]
-    refs = {ref for entry in held for ref in entry.refs}
     for layer in layers:
-        entries += [entry for entry in layer.held if not refs.issuperset(entry.refs)]
-        refs.update(ref for entry in layer.held for ref in entry.refs)
+        refs = {ref for entry in entries for ref in entry.refs}
+        more = [entry for entry in layer.held if not refs.issuperset(entry.refs)]
+        entries = [*more, *entries] if layer.is_older else [*entries, *more]
     return entries
 
 
