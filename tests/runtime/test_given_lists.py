@@ -98,6 +98,19 @@ def test_an_object_of_the_last_list_is_known_though_a_context_has_joined_it_sinc
     assert list(b.context()) == [user("All else.\n\ntwo")]
 
 
+def test_a_message_that_a_context_has_joined_is_known_in_a_list_of_the_handles_own(
+    handles: list[Session],
+) -> None:
+    a, b, _ = handles
+    mine = [user("one"), user("two")]
+    b.record(mine)
+    a.record([user("one"), user("three")])
+    assert list(b.context()) == [user("one\n\nthree")]
+    a.record([user("four")])
+    assert b.record([*mine, user("three")]).new == ()
+    assert list(b.context()) == [user("one\n\ntwo\n\nthree")]
+
+
 def test_other_words_that_a_context_gave_are_no_message_of_their_own(
     handles: list[Session],
 ) -> None:
