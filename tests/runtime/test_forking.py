@@ -3,15 +3,19 @@ way (FAULTS F8).
 """
 
 import asyncio
+import contextlib
 import gc
+import itertools
 import multiprocessing
 import os
+import pkgutil
 import select
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -136,6 +140,215 @@ def test_a_fork_waits_for_whoever_is_inside_sqlite(path: Path) -> None:
         assert [message.text for message in session.transcript()] == ["before", "meanwhile"]
 
 
+def _open(path: Path) -> None:
+    open_store(path).close()
+
+
+def _look(path: Path) -> None:
+    open_store(path, read_only=True).close()
+
+
+def _use(path: Path) -> None:
+    with open_store(path) as store:
+        store.sessions()
+
+
+def _copy(path: Path) -> None:
+    with open_store(path) as store:
+        store.backup(f"{path}-copy")
+    os.unlink(f"{path}-copy")
+
+
+def _check(path: Path) -> None:
+    with open_store(path) as store:
+        store.check()
+
+
+def _read_and_end(path: Path) -> None:
+    with open_store(path) as store:
+        reading = threading.Thread(target=store.sessions)
+        reading.start()
+        reading.join()
+
+
+ENGINE = "holdfast.engine.sqlite"
+
+
+@pytest.mark.parametrize(
+    ("at", "call", "work"),
+    [
+        (f"{ENGINE}.connection._check_or_create", 1, _open),
+        (f"{ENGINE}.connection.set_lasting", 1, _open),
+        # the writer's, then the reader's
+        (f"{ENGINE}.file_guard.file_identity.FileIdentity.leave", 1, _use),
+        (f"{ENGINE}.file_guard.file_identity.FileIdentity.leave", 2, _use),
+        (f"{ENGINE}.read_only.connect", 1, _look),
+        (f"{ENGINE}.read_only.connect", 2, _look),
+    ],
+)
+def test_a_fork_waits_for_whoever_opens_or_closes_a_store(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    call: int,
+    work: Callable[[Path], None],
+) -> None:
+    """SQLite has locks for the whole process, and a child would get them as they are."""
+    _open(path)
+    places = ["outside"]
+    inside, over = threading.Event(), threading.Event()
+    owner, _, name = at.rpartition(".")
+    original = pkgutil.resolve_name(at)
+    calls = itertools.count(1)
+
+    def slow(*given: Any, **options: Any) -> Any:
+        if next(calls) == call:
+            places.append("inside")
+            inside.set()
+            while not process_fork._is_beginning and not over.is_set():  # until a fork has begun
+                time.sleep(0.001)
+            time.sleep(0.2)
+            places.append("outside again")
+        return original(*given, **options)
+
+    monkeypatch.setattr(pkgutil.resolve_name(owner), name, slow)
+    working = threading.Thread(target=work, args=(path,))
+    working.start()
+    assert inside.wait(LIMIT_S)
+    told = in_child(lambda: places[-1])
+    over.set()
+    working.join(LIMIT_S)
+    assert told == "outside again"
+
+
+FORKS = 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", [_open, _look, _use, _copy, _check, _read_and_end])
+def test_forks_return_beside_a_thread_that_works_on_stores(
+    path: Path, work: Callable[[Path], None]
+) -> None:
+    """And what the child opens works."""
+
+    def live() -> int:
+        with open_store(path, durability="process") as own:
+            own.session("k").append("x")
+            return 1
+
+    _open(path)
+    with beside(lambda: work(path)), open_store(path) as store:
+        store.session("k")
+        assert [in_child(live) for _ in range(FORKS)] == ["1"] * FORKS
+
+
+def test_forks_return_beside_a_thread_that_uses_sqlite_without_us(path: Path) -> None:
+    """A fork can't wait for it: in the child nothing of SQLite is called."""
+
+    def work() -> None:
+        apsw.Connection(f"{path}-own").execute("CREATE TABLE IF NOT EXISTS a (b)").fetchall()
+
+    with open_store(path) as store, beside(work):
+        store.session("k")
+        assert [in_child(lambda: 1) for _ in range(3 * FORKS)] == ["1"] * 3 * FORKS
+
+
+@contextlib.contextmanager
+def beside(work: Callable[[], object]) -> Iterator[None]:
+    """A thread does this all the time."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.is_set():
+            work()
+
+    working = threading.Thread(target=go_on)
+    work()  # what it makes is there
+    working.start()
+    try:
+        yield
+    finally:
+        over.set()
+        working.join(LIMIT_S)
+
+
+def test_a_child_closes_what_it_got_before_it_opens_a_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[apsw.Connection] = []
+    original = process_fork.forsake
+
+    def forsake(connection: apsw.Connection) -> None:
+        with contextlib.suppress(apsw.ConnectionClosedError):
+            if connection.filename == str(path):
+                closed.append(connection)
+        original(connection)
+
+    monkeypatch.setattr(process_fork, "forsake", forsake)
+    with open_store(path) as store:
+        store.session("k").append("x")
+        # of another thread: Python forgets those of a child as soon as it is there
+        looked, over = threading.Event(), threading.Event()
+        looking = threading.Thread(
+            target=lambda: (store.sessions(), looked.set(), over.wait(LIMIT_S))
+        )
+        looking.start()
+        assert looked.wait(LIMIT_S)
+
+        def live() -> str:
+            before = len(closed)
+            with open_store(path):
+                return f"{before} {len(closed)}"
+
+        def grandchild() -> str:
+            return in_child(live)
+
+        # the writer's and those of two threads
+        assert (in_child(live), in_child(grandchild)) == ("0 3", "0 3")
+        over.set()
+        looking.join()
+
+
+def test_a_child_that_was_forked_in_the_middle_of_work_is_told_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent's thread does not come out of SQLite in time."""
+    monkeypatch.setattr(process_fork, "QUIET_S", 0.05)
+    inside, over = threading.Event(), threading.Event()
+
+    def commit() -> bool:
+        inside.set()
+        over.wait(LIMIT_S)
+        return False
+
+    with open_store(path) as store:
+        session = store.session("k")
+        store._work.engine._connection.set_commit_hook(commit)
+        appending = threading.Thread(target=session.append, args=("meanwhile",))
+        appending.start()
+        assert inside.wait(LIMIT_S)
+        for read_only in (False, True):
+            told = in_child(lambda read_only=read_only: open_store(path, read_only=read_only))
+            assert "forked while another thread was at work in SQLite" in told
+        over.set()
+        appending.join(LIMIT_S)
+        store._work.engine._connection.set_commit_hook(None)
+        assert [message.text for message in session.transcript()] == ["meanwhile"]
+
+
+def test_threads_that_are_over_leave_no_connection_behind(path: Path) -> None:
+    with open_store(path) as store:
+        store.session("k").append("x")
+        counts = []
+        for _ in range(5):
+            reading = threading.Thread(target=store.sessions)
+            reading.start()
+            reading.join()
+            counts.append(_open_files())
+        # the last one's is closed when the next one needs one
+        assert counts == counts[:1] * 5
+
+
 def test_asyncio_that_was_used_before_a_fork_works_in_the_child(path: Path) -> None:
     async def live(name: str) -> str:
         async with holdfast.open_async(path) as store:
@@ -149,7 +362,8 @@ def test_asyncio_that_was_used_before_a_fork_works_in_the_child(path: Path) -> N
 
 
 def test_multiprocessing_by_fork_works_with_a_store_open_in_the_parent(path: Path) -> None:
-    with holdfast.open(path, durability="process") as store:
+    other = path.with_name("other.db")
+    with holdfast.open(path, durability="process") as store, beside(lambda: _use(other)):
         store.session("k").append("parent")
         context = multiprocessing.get_context("fork")
         with context.Pool(3) as pool:
@@ -389,7 +603,7 @@ def test_a_fork_waits_for_what_a_connection_does_that_was_being_made_when_it_beg
     readers, is_making = Readers(), threading.Event()
 
     def make() -> None:
-        with process_fork.opening.lock():
+        with process_fork.making.lock():
             is_making.set()
             while not process_fork._is_beginning:
                 time.sleep(0.001)

@@ -500,6 +500,7 @@ class AsyncStore:
         return f"<AsyncStore {self._work.engine.where} tenant={self.tenant!r}>"
 
     async def __aenter__(self) -> "AsyncStore":
+        self._work.refuse_closed()
         self._loop = current_loop()
         return self
 

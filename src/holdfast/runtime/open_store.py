@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.domain.message import USUAL_FORMAT
 from holdfast.engine.address import is_remote, shown
-from holdfast.engine.closed_engine import ending
+from holdfast.engine.closed_engine import closed, ending
 from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, SessionState
 from holdfast.errors import HoldfastError, OperatorNeeded, StoreUnavailable
@@ -69,6 +69,7 @@ class OpenStore:
         self._root = root
         self._kinds = kinds
         self._process = os.getpid()
+        self._is_closed = False
         self._lineages = Lineages(engine)
         self.arrivals = Arrivals(world)
         self.recent: dict[str, SessionLog] = {}
@@ -77,6 +78,7 @@ class OpenStore:
 
     def for_tenant(self, name: str) -> "OpenStore":
         """The same engine for another tenant. Its turns are its own."""
+        self.refuse_closed()
         engine: Any = self.engine
         if self._root is not None:
             engine = engine.shared()
@@ -89,6 +91,11 @@ class OpenStore:
             kinds=self._kinds,
         )
 
+    def refuse_closed(self) -> None:
+        """Raises when this store was closed, or the one it comes from."""
+        if self._is_closed or (self._root is not None and self._root._is_closed):
+            raise closed(self.engine.where)
+
     def close(self, deadline: Deadline | None = None) -> None:
         """Ends what this process still runs, then lets go; of the engine only if it was opened with
         this store. In a child that was forked there is nothing to let go of. With `deadline`, that
@@ -99,6 +106,7 @@ class OpenStore:
         if os.getpid() != self._process or sys.is_finalizing():
             return
         _open_stores.discard(self)
+        self._is_closed = True
         # Before the turns end: whoever waits for one would start the next.
         mine = None if self._root is None else self._lineages
         self.keeper.refuse_starts(mine)
@@ -108,7 +116,7 @@ class OpenStore:
         patience = deadline or closing(
             self.engine.where, LEAVE_S if is_within else None
         )
-        self.keeper.let_go_of_starting(mine, patience)
+        self.keeper.let_go_of_starting(CLOSED, mine, patience)
         problem = self.end_turns(CLOSED, patience)
         self._let_go(deadline if problem is None and not is_within else patience)
         if problem is not None and deadline is None:
@@ -145,11 +153,11 @@ class OpenStore:
             # it, known by the lineages that its sessions share; the root ends all.
             if self._root is None or turn.session.lineages is self._lineages:
                 # Before: who is told of the end may not be able to read it any more.
-                turn.ended_because = reason
+                turn.claim.ended_because = reason
                 try:
                     run(turn.finish(Ending("interrupted", reason)), deadline)
                 except HoldfastError as error:
-                    turn.ended_because = None
+                    turn.claim.ended_because = None
                     # Else somebody has ended it, or its session.
                     if isinstance(error, OperatorNeeded):
                         failed.append(error)
@@ -157,7 +165,7 @@ class OpenStore:
                 except Exception as error:
                     # One that can't be ended keeps neither the others from it, nor the store
                     # from being closed.
-                    turn.ended_because = None
+                    turn.claim.ended_because = None
                     others.append(error)
                     continue
                 # Whoever is in its block did not end it, and is told when the block

@@ -267,6 +267,7 @@ class Store:
         return f"<Store {self._work.engine.where} tenant={self.tenant!r}>"
 
     def __enter__(self) -> "Store":
+        self._work.refuse_closed()
         return self
 
     def __exit__(

@@ -18,7 +18,11 @@ from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file, refuse_remote
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_others
-from holdfast.engine.sqlite.file_guard.process_fork import opening
+from holdfast.engine.sqlite.file_guard.process_fork import (
+    inside,
+    note_opened,
+    refuse_torn,
+)
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION, migrate
 from holdfast.engine.sqlite.queries import SCHEMA, transaction
 from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
@@ -37,10 +41,18 @@ def connect(path: str, *, busy_s: float) -> apsw.Connection:
     """A connection with the pragmas every connection has. It makes no file: SQLite would make one
     with rights for all.
     """
-    with opening.lock(), handling(path):
+    with inside(), handling(path):
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-        connection.set_busy_timeout(int(busy_s * 1000))
-        connection.execute("PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY").fetchall()
+        note_opened(connection)
+        try:
+            connection.set_busy_timeout(int(busy_s * 1000))
+            connection.execute(
+                "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY"
+            ).fetchall()
+        except BaseException:
+            # here: one that is dropped is closed wherever that happens
+            connection.close(True)
+            raise
         return connection
 
 
@@ -86,6 +98,7 @@ def version_of(path: str) -> int:
     """The format of the store at this path; nothing is changed."""
     with (
         translated(path),
+        inside(),
         handling(path),
         closing(connect_reader(path, busy_s=0)) as connection,
     ):
@@ -97,7 +110,7 @@ def prepare(path: str, *, busy_s: float, durability: str) -> None:
     """Makes the store if there is none, and refuses a file that is not ours or newer than we are:
     such a file is not touched.
 
-    Called under the fair lock, so two processes that open a new store at once make one.
+    Called `inside` and under the fair lock, so two processes that open a new store at once make one.
     """
     refuse_beside_strayed(path)
     with translated(path), handling(path):
@@ -116,7 +129,7 @@ def refuse_stranger(path: str, *, busy_s: float) -> None:
     if os.path.lexists(lock):
         return
     try:
-        with translated(path), handling(path):
+        with translated(path), inside(), handling(path):
             if _refuse_by_header(path) is None and os.path.exists(path + "-wal"):
                 with closing(connect(path, busy_s=busy_s)) as connection:
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -153,6 +166,7 @@ def make_file(path: str) -> None:
     A file that is there is not opened: closing it again would let go of the locks that another
     handle of this process has on it.
     """
+    refuse_torn(path)
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < SQLITE_NEEDED:
         raise StoreUnavailable(

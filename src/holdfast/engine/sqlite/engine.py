@@ -30,11 +30,11 @@ from holdfast.engine.sqlite.file_guard.other_sqlite import (
     guard_against_others,
     warn_of_earlier,
 )
-from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
+from holdfast.engine.sqlite.file_guard.process_fork import concern, inside, unconcern
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.erase import scrub, unscrubbed
 from holdfast.engine.sqlite.queries import Statements
-from holdfast.engine.sqlite.readers import SqliteReaders, forsake
+from holdfast.engine.sqlite.readers import SqliteReaders
 from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.writer import Writer, WriterTicket
@@ -74,7 +74,6 @@ class SqliteEngine(SqliteReads):
         self._durability = durability
         self._tick = tick
         self._lock_s = lock_s
-        self._inside = Gate()
         # before the lock: the lock lies beside it, and a place that can hold no store
         # gets no lock file
         connecting.make_file(path)
@@ -99,8 +98,9 @@ class SqliteEngine(SqliteReads):
             tidy=self._tidy,
             finish=self._let_go,
         )
-        self._searching.begin()
+        # first: the index is used from then on
         concern(self)
+        self._searching.begin()
 
     # Writing: on the writer thread.
 
@@ -119,7 +119,7 @@ class SqliteEngine(SqliteReads):
 
     def _connect(self) -> None:
         warn_of_earlier(self.where)
-        with translated(self.where):
+        with translated(self.where), inside():
             self._connection = connecting.connect_writer(
                 self.where, durability=self._durability, busy_s=self._lock_s
             )
@@ -136,7 +136,8 @@ class SqliteEngine(SqliteReads):
 
     def _leave_unopened(self) -> None:
         """Whoever tries again and again must not run out of files."""
-        with suppress(AttributeError, apsw.Error):  # it may not have come so far
+        # it may not have come so far
+        with suppress(AttributeError, apsw.Error), inside():
             self._connection.close(True)
             self._files.forget()
         self._lock.close()
@@ -149,7 +150,7 @@ class SqliteEngine(SqliteReads):
                 remedy="Let that process finish or end it, then try again",
             )
         try:
-            with self._inside.lock():
+            with inside():
                 return work()
         finally:
             self._lock.release()
@@ -264,7 +265,7 @@ class SqliteEngine(SqliteReads):
     def _reconnect(self) -> None:
         if not self._files.steady:
             self._locked(lambda: self._files.rescue(self._connection, self._lock))
-        with self._inside.lock():
+        with inside():
             with suppress(apsw.Error):  # it is closed all the same
                 self._connection.close(True)
             self._connect()
@@ -288,7 +289,7 @@ class SqliteEngine(SqliteReads):
         self._searching.stir()
         try:
             if self._wal_pages > self._wal_limit and self._files.steady:
-                with self._inside.lock():
+                with inside():
                     self._checkpoint()
             if self._applier.position - self._chunks_since_tidy > GENERATION_ROWS_MAX:
                 self._chunks_since_tidy = self._applier.position
@@ -355,7 +356,7 @@ class SqliteEngine(SqliteReads):
     def _let_go(self) -> None:
         with suppress(apsw.Error, HoldfastError):
             self._locked(lambda: self._turn_over(all_of_it=True))
-        with self._inside.lock():
+        with inside():
             with suppress(apsw.Error):  # what is in the WAL is safe there
                 if self._files.steady:
                     self._connection.wal_checkpoint(
@@ -385,7 +386,7 @@ class SqliteEngine(SqliteReads):
     # Forking: called by `process_fork`.
 
     def gates(self) -> list[Any]:
-        return [self._inside, *self._readers.gates(), *self._searching.gates()]
+        return self._searching.gates()
 
     def abandon(self) -> None:
         """A child that was forked has no writer thread and must not touch the parent's
@@ -393,9 +394,6 @@ class SqliteEngine(SqliteReads):
         """
         self._forked = True
         self._poller.stop()
-        # the writer thread is the parent's; here is only a copy of its connection
-        forsake(self._connection)
-        self._readers.abandon()
         self._searching.abandon()
         self._files.forget()
 

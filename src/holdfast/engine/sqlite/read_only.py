@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Rows, Values
 from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsOf
 from holdfast.engine.reads import Searcher
@@ -39,7 +38,13 @@ from holdfast.engine.sqlite.file_guard.damaged_log import (
 from holdfast.engine.sqlite.file_guard.file_header import read_header
 from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
-from holdfast.engine.sqlite.file_guard.process_fork import Gate, concern, unconcern
+from holdfast.engine.sqlite.file_guard.process_fork import (
+    concern,
+    inside,
+    note_opened,
+    refuse_torn,
+    unconcern,
+)
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
@@ -73,18 +78,19 @@ class FilesSeen(NamedTuple):
 class ReadOnlyReaders(Readers):
     """Connections that only look, one for each thread."""
 
-    _closed = False
-
     def read(self, name: str, values: Values) -> Rows:
         for _ in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
             try:
-                with self._gates[reader].lock():
+                with inside():
                     rows = rows_of(reader, QUERIES[name], values)
             except (apsw.Error, UnicodeDecodeError) as error:
                 if self._changed(seen):
                     continue
-                raise damage_error(error, self._path, reader, name, values) from error
+                with inside():
+                    raise damage_error(
+                        error, self._path, reader, name, values
+                    ) from error
             if not self._changed(seen):
                 return rows
         raise StoreUnavailable(
@@ -94,12 +100,17 @@ class ReadOnlyReaders(Readers):
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
         seen = look(self._path)
-        with (
-            translated(self._path),
-            handling(self._path),
-            closing(connect(self._path, seen)) as reader,
-        ):
-            yield reader
+        with translated(self._path):
+            self._refuse_closed()
+            with inside(), handling(self._path):
+                reader = connect(self._path, seen)
+                self._lend(reader)
+            try:
+                yield reader
+            finally:
+                with inside(), handling(self._path):
+                    reader.close()
+                    self._take_back(reader)
         if self._changed(seen):
             raise StoreUnavailable(
                 where=self._path,
@@ -112,17 +123,18 @@ class ReadOnlyReaders(Readers):
         known: tuple[apsw.Connection, FilesSeen] | None = getattr(
             self._local, "known", None
         )
-        if self._closed:
-            raise closed(self._path)
+        self._refuse_closed()
         if known is not None and known[1] == seen:
             return known
         # what it has cached is of files that are not there any more
-        if known is not None:
-            known[0].close()
-        with translated(self._path), handling(self._path):
+        with translated(self._path), inside(), handling(self._path):
+            if known is not None:
+                known[0].close()
             reader = connect(self._path, seen)
-        self._gates[reader] = Gate()
-        self._local.known = (reader, seen)
+            self._keep(reader)
+            self._local.known = (reader, seen)
+            for left in self._left_over():
+                left.close()
         return reader, seen
 
     def _changed(self, seen: FilesSeen) -> bool:
@@ -134,13 +146,14 @@ class ReadOnlyReaders(Readers):
         )
         if known is not None:
             self._local.known = None
-            with suppress(apsw.Error), handling(self._path):
+            with suppress(apsw.Error), inside(), handling(self._path):
                 known[0].close()
+            self._local.thread = None
 
     def close(self) -> None:
-        self._closed = True
-        for reader in list(self._gates):
-            with suppress(apsw.Error), handling(self._path):
+        self._is_closed = True
+        for reader in self.connections():
+            with suppress(apsw.Error), inside(), handling(self._path):
                 reader.close()
 
 
@@ -185,6 +198,7 @@ def connect(path: str, seen: FilesSeen) -> apsw.Connection:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE").fetchall()
     else:
         connection = apsw.Connection(f"{place}?mode=ro&immutable=1", flags=flags)
+    note_opened(connection)
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(
         "PRAGMA query_only=1; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY"
@@ -295,21 +309,18 @@ class ReadOnlySqliteEngine(SqliteReads):
             self._tell_closed()
 
     def gates(self) -> list[Any]:
-        return [
-            *self._readers.gates(),
-            *(self._words.gates() if self._words is not None else []),
-        ]
+        return self._words.gates() if self._words is not None else []
 
     def abandon(self) -> None:
         self._forked = True
         self._poller.stop()
-        self._readers.abandon()
         if self._words is not None:
             self._words.abandon()
 
 
 def _refuse_other(path: str) -> None:
     """Refuses what is no store of this release."""
+    refuse_torn(path)
     problem: str | None = None
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -319,7 +330,7 @@ def _refuse_other(path: str) -> None:
     if problem is not None:
         raise StoreUnavailable(where=path, problem=problem, remedy="Check the path")
     refuse_lone_file(path)
-    with translated(path), handling(path):
+    with translated(path), inside(), handling(path):
         read_header(path)
         with closing(connect(path, look(path))) as connection:
             owner = connection.execute("PRAGMA application_id").get

@@ -6,6 +6,7 @@ a newer release has changed the store's format meanwhile. Damage is told with it
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -17,7 +18,11 @@ from holdfast.engine.named_sql import Rows, Values
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.driver_errors import translate, translated
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
-from holdfast.engine.sqlite.file_guard.process_fork import Gate, opening
+from holdfast.engine.sqlite.file_guard.process_fork import (
+    SteppingCursor,
+    inside,
+    thread_gate,
+)
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.spoilt_texts import rows_of
@@ -26,16 +31,20 @@ from holdfast.errors import InvalidMessage
 
 
 class Readers:
-    """Connections that can't write, one for each thread that asks. While one is used, its gate is
-    held.
+    """Connections that can't write, one for each thread that asks. Whoever uses one is `inside`.
+
+    They are held here and closed by us, also when their thread is over: one that is dropped is
+    closed wherever that happens, and a fork would not know of it.
     """
+
+    _is_closed = False
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._local = threading.local()
-        self._gates: weakref.WeakKeyDictionary[apsw.Connection, Gate] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._of_threads: dict[weakref.ref[_Thread], apsw.Connection] = {}
+        self._over: deque[weakref.ref[_Thread]] = deque()
+        self._lent: dict[int, apsw.Connection] = {}
 
     def read(self, name: str, values: Values) -> Rows:
         """All rows of a query."""
@@ -52,16 +61,42 @@ class Readers:
     def close(self) -> None:
         raise NotImplementedError
 
-    def gates(self) -> list[Gate]:
-        """The locks that are held while somebody reads."""
-        return list(self._gates.values())
+    def connections(self) -> list[apsw.Connection]:
+        """Those that may be open."""
+        return [*list(self._of_threads.values()), *list(self._lent.values())]
 
-    def abandon(self) -> None:
-        """In a child that was forked: its copies of these connections are closed, and nothing else
-        is done.
-        """
-        for reader in list(self._gates):
-            forsake(reader)
+    def _refuse_closed(self) -> None:
+        """A connection that is made after all were closed would stay open."""
+        if self._is_closed:
+            raise closed(self._path)
+
+    def _keep(self, reader: apsw.Connection) -> None:
+        """It is this thread's from now on."""
+        thread = _Thread()
+        self._of_threads[weakref.ref(thread, self._over.append)] = reader
+        self._local.thread = thread
+
+    def _left_over(self) -> Iterator[apsw.Connection]:
+        """The connections of threads that are over, once each; to be closed."""
+        with suppress(IndexError):
+            while True:
+                reader = self._of_threads.pop(self._over.popleft(), None)
+                if reader is not None:
+                    yield reader
+
+    def _lend(self, reader: apsw.Connection) -> None:
+        """For one long piece of work, of which a fork may come in between of two steps."""
+        reader.cursor_factory = SteppingCursor
+        self._lent[id(reader)] = reader
+
+    def _take_back(self, reader: apsw.Connection) -> None:
+        self._lent.pop(id(reader), None)
+
+
+class _Thread:
+    """Lives as long as the thread that has it."""
+
+    __slots__ = ("__weakref__",)
 
 
 class SqliteReaders(Readers):
@@ -105,7 +140,8 @@ class SqliteReaders(Readers):
         except apsw.ConnectionClosedError:
             raise closed(self._path) from None
         except (apsw.Error, UnicodeDecodeError) as error:
-            raise damage_error(error, self._path, reader, name, values) from error
+            with lock:
+                raise damage_error(error, self._path, reader, name, values) from error
 
     def _read_beside(self, name: str, values: Values) -> Rows:
         """For a signal handler in the middle of another read of its thread: that thread's
@@ -118,22 +154,33 @@ class SqliteReaders(Readers):
     def alone(self) -> Iterator[apsw.Connection]:
         self.files.check()
         with translated(self._path):
-            with opening.lock():
+            self._refuse_closed()
+            with inside():
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
-                self._gates[reader] = Gate()
+                self._lend(reader)
             try:
+                # again: it may have been closed since, and has not seen this one
+                self._refuse_closed()
                 connecting.check_version(reader, self._path)
                 yield reader
             finally:
-                self.files.leave(reader)
+                with inside():
+                    self.files.leave(reader)
+                    self._take_back(reader)
 
     def _reader(self) -> apsw.Connection:
         """This thread's connection."""
         reader: apsw.Connection | None = getattr(self._local, "reader", None)
         if reader is None:
-            with opening.lock():
+            self._refuse_closed()
+            gate = thread_gate()
+            with inside():
+                for left in self._left_over():
+                    self.files.leave(left)
                 reader = connecting.connect_reader(self._path, busy_s=self._busy_s)
-                gate = self._gates[reader] = Gate()
+                self._keep(reader)
+                if self._is_closed:  # since, and by one who has not seen this one
+                    self.files.leave(reader)
                 # Nothing is called from here on, so no signal handler comes in between. The
                 # reader last: an interrupt may.
                 self._local.version = -1
@@ -145,19 +192,13 @@ class SqliteReaders(Readers):
         reader: apsw.Connection | None = getattr(self._local, "reader", None)
         if reader is not None:
             self._local.reader = None
-            with self._local.gate.lock():
+            with inside():
                 self.files.leave(reader)
+            self._local.thread = None
 
     def close(self) -> None:
-        for reader in list(self._gates):
-            self.files.leave(reader)
+        self._is_closed = True
+        for reader in self.connections():
+            with inside():
+                self.files.leave(reader)
         self.files.forget()
-
-
-def forsake(connection: apsw.Connection) -> None:
-    """Closes a copy of a parent's connection: it brings nothing in and deletes nothing."""
-    with suppress(apsw.Error):
-        # the last connection to close would checkpoint, with locks that are the
-        # parent's
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.close(True)

@@ -37,8 +37,8 @@ class KeptTurn(Protocol):
     lease_s: float
     owner_knows: bool
     """Whether whoever works on it knows that it is over, once it is."""
-    ended_because: str | None
-    """Why, when its store has ended it."""
+    claim: Any
+    """What is left of it when it is dropped. `ended_because` says why, when its store has ended it."""
 
     @property
     def is_deserted(self) -> bool:
@@ -51,6 +51,10 @@ class KeptTurn(Protocol):
 
     def renew(self) -> bool:
         """Asks for more time; False when there is nothing to renew any more."""
+        ...
+
+    def close(self) -> None:
+        """It is over."""
         ...
 
     def finish(self, ending: Any) -> Any:
@@ -180,19 +184,30 @@ class LeaseKeeper:
                 self._closing.add(lineages)
 
     def let_go_of_starting(
-        self, lineages: Any = None, deadline: Deadline | None = None
+        self,
+        reason: str,
+        lineages: Any = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Ends those that are being started, once they are: whoever asked for them gets a turn
-        that is over. With `lineages`, those of one store.
+        that is over, for this `reason`. With `lineages`, those of one store.
         """
-        for turn in self.held():
-            is_meant = lineages is None or turn.session.lineages is lineages
-            if is_meant and not turn.number:
-                self.forsake(turn)
+        starting = [
+            turn
+            for turn in self.held()
+            if not turn.number
+            and (lineages is None or turn.session.lineages is lineages)
+        ]
+        for turn in starting:
+            # Before: its start may be over at any moment, and nobody has dropped it.
+            turn.claim.ended_because = reason
+            self.forsake(turn)
         if deadline is None:
             self.sweep()
         else:
             self.settle(deadline)
+        for turn in starting:
+            turn.close()
 
     def seize(self, seizure: tuple[str, int], then: Callable[[], Any]) -> "Seizing":
         """A turn is about to be seized, by session and fence. If what this gives is dropped before

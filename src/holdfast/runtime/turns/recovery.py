@@ -310,6 +310,8 @@ class TurnClaim:
         self._session = session
         self._holder = holder
         self.number = 0
+        self.ended_because: str | None = None
+        """Why, when its store has ended it: then it was not dropped."""
 
     def release(self) -> None:
         """Nobody holds this turn any more: it is ended, and gives back what it has not used. Where
@@ -325,9 +327,12 @@ class TurnClaim:
             return  # it was never started, or somebody else has seen to it
         if state.fence != state.turn or state.holder != self._holder:
             return
-        end: End = "abandoned"
-        reason = "it was dropped"
-        if not self.number:
-            end, reason = "interrupted", "its start was interrupted"
+        # Once: whoever has asked for it may learn of it meanwhile.
         is_unused = not self.number
+        end: End = "interrupted"
+        reason = "its start was interrupted"
+        if not is_unused and self.ended_because is not None:
+            reason = self.ended_because
+        elif not is_unused:
+            end, reason = "abandoned", "it was dropped"
         run(settle(session, state, end=end, reason=reason, gives_back=is_unused))

@@ -70,7 +70,6 @@ class RunningTurn:
         self.id = ""
         self.ended = False
         self.owner_knows = False
-        self.ended_because: str | None = None
         self.reply_to = reply_to
         self.took = took
         """Whether it has taken anything from the inbox: the answer may be owed to its sender."""
@@ -84,17 +83,17 @@ class RunningTurn:
         self._leaving: Ending | None = None
         self._block: WeakTurn | None = None
         self._asked_on = current_loop()
-        self._claim = TurnClaim(session, holder)
+        self.claim = TurnClaim(session, holder)
         # Before it is started: from then on it may be running, and whoever has asked for it may be
         # interrupted.
-        session.keeper.hold(self, self._claim.release)
+        session.keeper.hold(self, self.claim.release)
 
     def begin(self, number: int) -> None:
         """It is running, under this number."""
         self.hold = Hold(self.session.id, number)
         self.id = turn_id(self.session.id, number)
         # Last: the keeper's thread takes a turn that has a number for one that is held.
-        self.number = self._claim.number = number
+        self.number = self.claim.number = number
 
     # What it writes.
 
@@ -143,7 +142,7 @@ class RunningTurn:
         """
         self.close()
         # With its store: the log can't be read any more.
-        reason = self.ended_because
+        reason = self.claim.ended_because
         if reason is None:
             reason = why_over((yield from read(self.session.log)), self.number)
         # Not before: if the reading raises something else, the owner has not been told.

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
-from holdfast.engine.sqlite.file_guard.process_fork import keep_from_children, opening
+from holdfast.engine.sqlite.file_guard.process_fork import inside, keep_from_children
 from holdfast.engine.wake_signal import Signal, begin_thread
 from holdfast.errors import StoreUnavailable
 
@@ -155,7 +155,7 @@ class _LockFile:
     def __init__(self, path: str) -> None:
         self.number = _NONE
         # no fork in between: its child would keep the file, and the lock with it
-        with opening.lock():
+        with inside():
             self.number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             self._close = keep_from_children(self.number)
 

@@ -1,21 +1,36 @@
-"""What a fork must not tear apart: nobody is inside SQLite while this process forks, and a child
-lets go of all it got.
+"""What a fork must not tear apart: nobody of ours is inside SQLite while this process forks, and a
+child does not touch what it got before it uses SQLite itself.
+
+SQLite has locks for the whole process, the one around its memory among them: every call takes it
+for a moment. A child that was forked in such a moment has that lock locked, and nobody who lets go
+of it. So each thread holds a lock of its own, its gate, while it is inside SQLite (`inside`), also
+to open a connection, to prepare a store or to close it; a fork waits until it has all gates. Threads
+that use SQLite without us are not waited for. Therefore a fork itself calls nothing of SQLite, in the
+child neither: it returns whatever others do.
 
 SQLite keeps what it knows of a file once for each process, its locks included, and a child gets a
 copy of that which is not true of the child: the locks are the parent's. A connection that the child
 then opened would believe that it holds them. So a child closes its copies of its parent's
-connections before it does anything else, which tells SQLite to forget, and takes nothing from the
-parent. A lock file's lock would live on in the child: it is closed there, too.
+connections before it first opens one, which tells SQLite to forget, and takes nothing from the
+parent. If it never does, they are never closed: the last one to close would checkpoint. A lock
+file's lock would live on in the child: it is closed there at once.
 """
 
+import atexit
 import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
+import apsw
+
+from holdfast.engine.wake_signal import is_mine
+from holdfast.errors import StoreUnavailable
+
 QUIET_S = 5.0
-"""So long a fork waits for a piece of work in SQLite."""
+"""So long a fork waits for work in SQLite."""
 
 
 POLITE_S = 0.2
@@ -24,13 +39,15 @@ POLITE_WAITS = 100
 
 
 class Forked(Protocol):
-    """What knows of connections that a child must not have."""
+    """What a child must not use, for it is its parent's."""
 
     def gates(self) -> list[Any]:
-        """Locks: whoever holds them all knows that nobody is inside SQLite."""
+        """Locks under which SQLite is used besides the gates of the threads. Whoever holds one may
+        enter `inside`, and not the other way round.
+        """
 
     def abandon(self) -> None:
-        """In the child: lets go of everything, and touches nothing of the parent's."""
+        """In the child: it is of no use any more. Nothing of SQLite is called."""
 
 
 _is_beginning = False
@@ -51,11 +68,9 @@ class Gate:
 
     def lock(self) -> Any:
         """The lock, once no fork is about to begin or one has been waited for politely."""
-        waits = POLITE_WAITS
-        while _is_beginning and waits:
-            # nobody else knows it: it may be interrupted
-            threading.Event().wait(POLITE_S / POLITE_WAITS)
-            waits -= 1
+        # Whoever is inside already is what the fork waits for.
+        if _is_beginning and not is_mine(self._lock):
+            let_fork()
         return self._lock
 
     def acquire(self, timeout: float) -> bool:
@@ -65,20 +80,112 @@ class Gate:
         self._lock.release()
 
 
-opening = Gate()
-"""Held while a connection is made, before anybody else knows of it."""
-_concerned: "weakref.WeakSet[Any]" = weakref.WeakSet()
+def let_fork() -> None:
+    """Waits politely for a fork that is about to begin; by whoever holds nothing it wants."""
+    waits = POLITE_WAITS
+    while _is_beginning and waits:
+        # nobody else knows it: it may be interrupted
+        threading.Event().wait(POLITE_S / POLITE_WAITS)
+        waits -= 1
+
+
+class _OfThread(threading.local):
+    gate: Gate | None = None
+
+
+making = Gate()
+"""Held while a gate is made, before a fork knows of it; nothing is waited for meanwhile."""
+_mine = _OfThread()
+_gates: "dict[int, weakref.ref[Gate]]" = {}
+_concerned: "dict[int, weakref.ref[Any]]" = {}
 _files: dict[object, int] = {}
 _held: list[Any] = []
+_opened: "dict[int, weakref.ref[apsw.Connection]]" = {}
+_connections: list[apsw.Connection] = []
+_inherited: list[apsw.Connection] = []
+_is_quiet = True
+"""Whether the fork that is beginning has all gates."""
+_is_torn = False
+"""Whether this process, or one that it comes from, was forked without them."""
+
+
+def thread_gate() -> Gate:
+    """The gate of the calling thread."""
+    return _mine.gate or _make_gate()
+
+
+def inside() -> Any:
+    """What a thread holds while it is inside SQLite: `with inside():`. It waits for nothing else
+    meanwhile than for SQLite.
+    """
+    return (_mine.gate or _make_gate()).lock()
+
+
+class SteppingCursor(apsw.Cursor):
+    """One whose steps are `inside`, each by itself: a fork does not wait for all of them."""
+
+    def execute(self, *given: Any, **options: Any) -> Any:
+        with inside():
+            return super().execute(*given, **options)
+
+    def __next__(self) -> Any:
+        with inside():
+            return super().__next__()
+
+    def fetchall(self) -> Any:
+        with inside():
+            return super().fetchall()
+
+    @property
+    def get(self) -> Any:
+        with inside():
+            return super().get
+
+
+def _make_gate() -> Gate:
+    with making.lock():
+        _let_go()
+        gate = Gate()
+        key = id(gate)
+        _gates[key] = weakref.ref(gate, lambda gone: _forget(_gates, key, gone))
+        _mine.gate = gate
+    return gate
+
+
+def _forget(known: dict[int, Any], key: int, gone: Any) -> None:
+    # another one may have its place by now
+    if known.get(key) is gone:
+        known.pop(key, None)
 
 
 def concern(one: Forked) -> None:
-    """From now on a fork waits for it, and a child lets go of it."""
-    _concerned.add(one)
+    """From now on a fork waits for its gates, and a child does not use it."""
+    key = id(one)
+    _concerned[key] = weakref.ref(one, lambda gone: _forget(_concerned, key, gone))
 
 
 def unconcern(one: Forked) -> None:
-    _concerned.discard(one)
+    _concerned.pop(id(one), None)
+
+
+def note_opened(connection: apsw.Connection) -> None:
+    """A child gets a copy of this connection. Called `inside`, where it is made."""
+    key = id(connection)
+    _opened[key] = weakref.ref(connection, lambda gone: _forget(_opened, key, gone))
+
+
+def refuse_torn(where: str) -> None:
+    """Refuses to open a store in a child that was forked while a thread was inside SQLite: its
+    locks are here, and that thread is not.
+    """
+    if _is_torn:
+        raise StoreUnavailable(
+            where=where,
+            problem="this process was forked while another thread was at work in SQLite for more "
+            f"than {QUIET_S:g} s",
+            remedy="Fork when no check or backup is under way, or start the process in another "
+            "way, with `spawn` or `forkserver`",
+        )
 
 
 def keep_from_children(file: int) -> Callable[[], None]:
@@ -95,39 +202,90 @@ def keep_from_children(file: int) -> Callable[[], None]:
     return close
 
 
+def forsake(connection: apsw.Connection) -> None:
+    """Closes a copy of a parent's connection: it brings nothing in and deletes nothing."""
+    with suppress(apsw.Error):
+        # the last connection to close would checkpoint, with locks that are the
+        # parent's
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close(True)
+
+
 def _before() -> None:
-    global _is_beginning
+    global _is_beginning, _is_quiet
     _is_beginning = True
-    # first: a connection that is made while the others are taken would not be among
-    # them
-    _take(opening)
-    for one in list(_concerned):
+    # Each kind before the next is looked for: who holds the first makes none of the
+    # others. It keeps another fork of this process waiting, too.
+    _is_quiet = making.acquire(timeout=QUIET_S)
+    if _is_quiet:
+        _held.append(making)
+    for one in _alive(_concerned):
         for gate in one.gates():
             _take(gate)
+    for gate in _alive(_gates):
+        _take(gate)
+    # Held: a child forgets what the threads of its parent had before it does anything else.
+    _connections.extend(_alive(_opened))
+
+
+def _alive(known: dict[int, Any]) -> list[Any]:
+    return [
+        one for one in [found() for found in list(known.values())] if one is not None
+    ]
 
 
 def _take(gate: Any) -> None:
-    # a fork must not hang: what can't be had in time is left as it is
-    if gate.acquire(timeout=QUIET_S):
+    global _is_quiet
+    # a fork must not hang: what can't be had in time is left as it is, and the others
+    # are not waited for then
+    if gate.acquire(timeout=QUIET_S if _is_quiet else 0):
         _held.append(gate)
+    else:
+        _is_quiet = False
 
 
 def _after() -> None:
     global _is_beginning
+    _connections.clear()
     while _held:
         _held.pop().release()
     _is_beginning = False
 
 
 def _in_child() -> None:
-    for one in list(_concerned):
+    global _is_torn
+    for one in _alive(_concerned):
         one.abandon()
     # the child has no store; what it opens is concerned on its own
     _concerned.clear()
     for file in _files.values():
         os.close(file)
     _files.clear()
+    if not _inherited:
+        atexit.register(_leak)
+    _inherited.extend(_connections)
+    _opened.clear()
+    _is_torn |= not _is_quiet
     _after()
+    # Whoever uses SQLite here for the first time comes by `_make_gate`.
+    _mine.gate = None
+
+
+def _let_go() -> None:
+    """In a child, before it uses SQLite: closes what it got."""
+    # Of one that is torn nothing can be closed, and it opens nothing.
+    while _inherited and not _is_torn:
+        forsake(_inherited[-1])
+        _inherited.pop()
+
+
+def _leak() -> None:
+    """At the end of a child that did not use SQLite: Python would close them as it ends."""
+    with suppress(ImportError):
+        import ctypes
+
+        for connection in _inherited:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,6 +21,11 @@ from holdfast.engine.sqlite.connection import quoted
 from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import OWNER_ONLY
+from holdfast.engine.sqlite.file_guard.process_fork import (
+    SteppingCursor,
+    inside,
+    note_opened,
+)
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import Backup
 from holdfast.errors import Damaged, StoreUnavailable
@@ -86,15 +91,35 @@ def _place(to: str) -> Iterator[tuple[str, int]]:
 
 def _copy(reader: apsw.Connection, partial: str) -> None:
     flags = apsw.SQLITE_OPEN_READWRITE
-    with translated(partial), closing(apsw.Connection(partial, flags=flags)) as copy:
-        copy.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").fetchall()
-        with copy.backup("main", reader, "main") as pages:
+    with translated(partial), _opened(partial, flags) as copy:
+        with inside():
+            copy.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").fetchall()
+            pages = copy.backup("main", reader, "main")
+        try:
             while not pages.done:
                 _step(pages)
+        finally:
+            with inside():
+                pages.close()
+
+
+@contextmanager
+def _opened(place: str, flags: int) -> Iterator[apsw.Connection]:
+    with inside():
+        connection = apsw.Connection(place, flags=flags)
+        note_opened(connection)
+    connection.cursor_factory = SteppingCursor
+    try:
+        yield connection
+    finally:
+        with inside():
+            connection.close()
 
 
 def _step(pages: apsw.Backup) -> None:
-    pages.step(PAGES_AT_ONCE)
+    # one by one: a fork that comes in between does not wait for all of them
+    with inside():
+        pages.step(PAGES_AT_ONCE)
 
 
 class _Contents(NamedTuple):
@@ -120,7 +145,7 @@ def _verify(partial: str, held: _Contents, path: str) -> None:
     """Reads the copy back: what was to be copied is there, and its pages are sound."""
     place = f"file:{quoted(partial)}?immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with translated(partial), closing(apsw.Connection(place, flags=flags)) as copy:
+    with translated(partial), _opened(place, flags) as copy:
         same = _contents(copy) == held
         sound = copy.execute("PRAGMA integrity_check(1)").get
     if not same:

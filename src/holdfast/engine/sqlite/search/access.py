@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.late_import import loading
+from holdfast.engine.sqlite.file_guard.process_fork import making
 from holdfast.engine.sqlite.search.indexer import SqliteIndexer
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.engine.wake_signal import alone
@@ -87,5 +88,9 @@ class SqliteSearch:
                 with loading(self._path):
                     from holdfast.engine.sqlite.search.index import SearchIndex
 
-                self._index = SearchIndex(self._path, self._log, lock_s=self._lock_s)
+                # no fork in between: it would not know of the index's lock
+                with making.lock():
+                    self._index = SearchIndex(
+                        self._path, self._log, lock_s=self._lock_s
+                    )
             return self._index

@@ -26,8 +26,8 @@ from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
+from holdfast.engine.sqlite.file_guard.process_fork import inside, note_opened
 from holdfast.engine.sqlite.queries import SEARCH, transaction
-from holdfast.engine.sqlite.readers import forsake
 from holdfast.errors import StoreUnavailable
 
 APPLICATION_ID = 0x48534348  # "HSCH"
@@ -50,6 +50,11 @@ _PASSING = (
     apsw.ProtocolError,
     apsw.ReadOnlyError,
     apsw.TooBigError,
+)
+
+_PRAGMAS = (
+    "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192; PRAGMA "
+    "synchronous=NORMAL; PRAGMA trusted_schema=0"
 )
 
 _CONDEMNED = 0
@@ -227,22 +232,21 @@ class SearchFile:
         os.rename(new, self.path)
 
     def _connect(self, path: str) -> apsw.Connection:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-        connection.set_busy_timeout(int(self._lock_s * 1000))
-        connection.execute(
-            "PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-8192; PRAGMA "
-            "synchronous=NORMAL; "
-            "PRAGMA trusted_schema=0"
-        ).fetchall()
+        with inside():
+            connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+            note_opened(connection)
+            try:
+                connection.set_busy_timeout(int(self._lock_s * 1000))
+                connection.execute(_PRAGMAS).fetchall()
+            except BaseException:
+                # here: one that is dropped is closed wherever that happens
+                connection.close(True)
+                raise
         return connection
 
     def abandon(self) -> None:
-        """In a child that was forked: its copy of the connection is closed, and nothing else is
-        done.
-        """
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            forsake(connection)
+        """In a child that was forked: what is open is its parent's."""
+        self._connection = None
 
     def _let_go(self) -> None:
         if self._connection is not None:

@@ -33,6 +33,7 @@ from holdfast.domain.search.query import Found, SearchQuestion, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.search import found_in
+from holdfast.engine.sqlite.file_guard.process_fork import let_fork
 from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.feed import (
     FEW,
@@ -150,6 +151,7 @@ class SearchIndex:
         """
         if is_mine(self._gate):
             raise in_the_middle(self._file.path)
+        let_fork()
         # the next one in the queue holds it while it waits, so whoever lets go of the
         # gate queues up behind
         with self._queue:
