@@ -96,11 +96,13 @@ class _OfThread(threading.local):
 making = Gate()
 """Held while a gate is made, before a fork knows of it; nothing is waited for meanwhile."""
 _mine = _OfThread()
-_gates: "dict[int, weakref.ref[Gate]]" = {}
-_concerned: "dict[int, weakref.ref[Any]]" = {}
+# What is gone leaves them by itself, in C code alone: an interrupt that came in a function of ours
+# would be swallowed there.
+_gates: "set[weakref.ref[Gate]]" = set()
+_concerned: "set[weakref.ref[Any]]" = set()
 _files: dict[object, int] = {}
 _held: list[Any] = []
-_opened: "dict[int, weakref.ref[apsw.Connection]]" = {}
+_opened: "set[weakref.ref[apsw.Connection]]" = set()
 _connections: list[apsw.Connection] = []
 _inherited: list[apsw.Connection] = []
 _is_quiet = True
@@ -146,32 +148,23 @@ def _make_gate() -> Gate:
     with making.lock():
         _let_go()
         gate = Gate()
-        key = id(gate)
-        _gates[key] = weakref.ref(gate, lambda gone: _forget(_gates, key, gone))
+        _gates.add(weakref.ref(gate, _gates.discard))
         _mine.gate = gate
     return gate
 
 
-def _forget(known: dict[int, Any], key: int, gone: Any) -> None:
-    # another one may have its place by now
-    if known.get(key) is gone:
-        known.pop(key, None)
-
-
 def concern(one: Forked) -> None:
     """From now on a fork waits for its gates, and a child does not use it."""
-    key = id(one)
-    _concerned[key] = weakref.ref(one, lambda gone: _forget(_concerned, key, gone))
+    _concerned.add(weakref.ref(one, _concerned.discard))
 
 
 def unconcern(one: Forked) -> None:
-    _concerned.pop(id(one), None)
+    _concerned.discard(weakref.ref(one))
 
 
 def note_opened(connection: apsw.Connection) -> None:
     """A child gets a copy of this connection. Called `inside`, where it is made."""
-    key = id(connection)
-    _opened[key] = weakref.ref(connection, lambda gone: _forget(_opened, key, gone))
+    _opened.add(weakref.ref(connection, _opened.discard))
 
 
 def refuse_torn(where: str) -> None:
@@ -228,10 +221,8 @@ def _before() -> None:
     _connections.extend(_alive(_opened))
 
 
-def _alive(known: dict[int, Any]) -> list[Any]:
-    return [
-        one for one in [found() for found in list(known.values())] if one is not None
-    ]
+def _alive(known: "set[weakref.ref[Any]]") -> list[Any]:
+    return [one for one in [found() for found in list(known)] if one is not None]
 
 
 def _take(gate: Any) -> None:
