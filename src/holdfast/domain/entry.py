@@ -74,6 +74,11 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     body: bytes = b""
 
 
+def entry_of(draft: Draft, seq: int, turn: int | None) -> Entry:
+    """The entry that a draft has become."""
+    return Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body)
+
+
 class Opened(Note, frozen=True):
     """`at`: the message that a fork parts at, where labels that it was stored with stand between
     the two.

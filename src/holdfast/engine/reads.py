@@ -277,7 +277,7 @@ class EngineReads:
         return self._searcher().matching(sought, limit=limit)
 
     def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._watchers.add(session, callback)
+        return self.watch_rows(session, lambda _: callback())
 
     def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
         return self._watchers.add_for_rows(session, callback)

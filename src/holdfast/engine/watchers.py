@@ -15,8 +15,6 @@ from holdfast.engine.protocol import (
     Written,
 )
 
-Callback = Callable[[], None]
-
 
 def new_rows(commits: Commits, answers: Sequence[Any]) -> Mapping[str, NewRows]:
     """The sessions that these commits touch, each with the rows that its journal has from them; None
@@ -53,12 +51,8 @@ class Watchers:
         self._lock = threading.RLock()
         self._callbacks: dict[str, dict[object, RowsCallback]] = {}
 
-    def add(self, session: str, callback: Callback) -> Callable[[], None]:
-        """Starts telling; returns how to stop."""
-        return self.add_for_rows(session, lambda _: callback())
-
     def add_for_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
-        """The same for a callback that is told what is new, where that is known."""
+        """Starts telling, also what is new, where that is known; returns how to stop."""
         token = object()
         with self._lock:
             watchers = self._callbacks.setdefault(session, {})

@@ -252,9 +252,6 @@ class SqliteReads(EngineReads):
 
     # Watching.
 
-    def watch(self, session: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self.watch_rows(session, lambda _: callback())
-
     def watch_rows(self, session: str, callback: RowsCallback) -> Callable[[], None]:
         stop = super().watch_rows(session, callback)
         self._poller.rouse()

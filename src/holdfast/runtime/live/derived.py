@@ -9,7 +9,7 @@ works it out anew. Nothing has to be undone for that, so it does not matter what
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.domain.entry import STARTING, Compacted, Draft, Entry
+from holdfast.domain.entry import STARTING, Compacted, Draft, Entry, entry_of
 from holdfast.domain.log.fold import Log
 from holdfast.engine.protocol import Written
 from holdfast.runtime.live.context import Contexts
@@ -49,8 +49,8 @@ class Derived:
         self.is_torn = False
 
     def note_stored(self, drafts: Sequence[Draft], written: Written) -> None:
-        """Its own session has stored these: they need not be read back. Any thread may call this;
-        each of its steps is one of C code.
+        """Its own session has stored these: they need not be read back. Any thread may call this,
+        and what is forgotten between two of its steps is read.
         """
         # Nobody has asked for the log yet, or not for long.
         if not self.begun or len(self._stored) > STORED_MAX:
@@ -59,9 +59,7 @@ class Derived:
         seq = written.seq
         for draft in drafts:
             turn = written.turn if draft.turn == STARTING else draft.turn
-            self._stored[seq] = Entry(
-                seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body
-            )
+            self._stored[seq] = entry_of(draft, seq, turn)
             seq += 1
 
     def stored(self) -> list[Entry]:

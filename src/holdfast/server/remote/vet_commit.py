@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.domain.chunk import unpack
-from holdfast.domain.entry import STARTING, Draft, Entry
+from holdfast.domain.entry import STARTING, Draft, Entry, entry_of
 from holdfast.engine.protocol import Chunk, Commit, Engine, Outcome, Refused, Write
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import LEASE_MAX_S
@@ -120,7 +120,7 @@ def _as_entry(draft: Draft, seq: int, *, starts: bool) -> Entry:
     turn = draft.turn
     if turn == STARTING and starts:
         turn = 1  # the engine puts the real number in
-    return Entry(seq, draft.kind, turn, draft.id, draft.at, draft.note, draft.body)
+    return entry_of(draft, seq, turn)
 
 
 def _vet_numbers(write: Write) -> None:
