@@ -3,6 +3,7 @@ no defect.
 """
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import holdfast
 from holdfast.domain.entry import TurnEnded
 from holdfast.engine.protocol import Write, Written
+from holdfast.engine.sqlite.maintenance import roll
 
 LIMIT_S = 60.0
 
@@ -87,3 +89,24 @@ def test_checks_find_nothing_while_turns_are_taken_over(tmp_path: Path) -> None:
             for thread in threads:
                 thread.join(LIMIT_S)
         assert found == []
+
+
+def test_a_session_that_is_spoken_to_while_the_roll_is_called_is_not_astray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time of the last activity moves in the table and in the index."""
+    with holdfast.open(tmp_path / "agent.db", durability="process") as store:
+        session = store.session("k")
+        session.append("One.")
+        look = roll.is_session_id
+
+        def speak_and_look(id: str) -> bool:
+            time.sleep(0.01)
+            with session.turn("Two."):
+                pass
+            return look(id)
+
+        monkeypatch.setattr(roll, "is_session_id", speak_and_look)
+        called = session._log.engine.roll(["default"])
+        assert (called.ids, called.misled) == ([session.id], {})
+        assert len(list(session.transcript())) == 2

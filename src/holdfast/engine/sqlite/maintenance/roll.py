@@ -35,6 +35,16 @@ class Roll(NamedTuple):
 
 def call_roll(reader: apsw.Connection, tenants: set[str]) -> Roll:
     """The sessions of these tenants, or of one that can't be read."""
+    # All as of one moment: the index would be ahead of the table where somebody writes.
+    reader.execute("BEGIN")
+    try:
+        return _called(reader, tenants)
+    finally:
+        if reader.in_transaction:
+            reader.execute("ROLLBACK")
+
+
+def _called(reader: apsw.Connection, tenants: set[str]) -> Roll:
     roll = Roll([], {}, {})
     astray = set(_with_entries_astray(reader))
     try:
