@@ -20,8 +20,11 @@ from typing import Any
 import apsw
 import pytest
 
+import hermes_stores
 import holdfast
 import procs
+from holdfast.doctor.hermes.subject import HermesSubject
+from holdfast.doctor.holdfast import rebuilt
 from holdfast.engine.sqlite.file_guard import process_fork
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
@@ -164,6 +167,32 @@ def _check(path: Path) -> None:
         store.check()
 
 
+def _examine(path: Path) -> None:
+    """A store of another program, which is read in the middle of its tables."""
+    subject = HermesSubject(_hermes(path))
+    try:
+        subject.healed(lambda rule: True).write(f"{path}-healed")
+    finally:
+        subject.close()
+    os.unlink(f"{path}-healed")
+
+
+def _rebuild(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{path}-rebuilt")
+    rebuilt.rebuild(str(path), f"{path}-rebuilt")
+
+
+def _hermes(path: Path) -> Path:
+    place = path.parent / "state.db"
+    if not place.exists():
+        book = hermes_stores.Book(place)
+        book.session("s")
+        book.turn("s", "One?", "Two.")
+        book.close()
+    return place
+
+
 def _read_and_end(path: Path) -> None:
     with open_store(path) as store:
         reading = threading.Thread(target=store.sessions)
@@ -172,6 +201,7 @@ def _read_and_end(path: Path) -> None:
 
 
 ENGINE = "holdfast.engine.sqlite"
+FORKING = f"{ENGINE}.file_guard.process_fork"
 
 
 @pytest.mark.parametrize(
@@ -184,6 +214,10 @@ ENGINE = "holdfast.engine.sqlite"
         (f"{ENGINE}.file_guard.file_identity.FileIdentity.leave", 2, _use),
         (f"{ENGINE}.read_only.connect", 1, _look),
         (f"{ENGINE}.read_only.connect", 2, _look),
+        (f"{FORKING}.note_opened", 1, _examine),
+        (f"{FORKING}.note_opened", 2, _examine),
+        ("holdfast.importers.guarded_sqlite.Guarded._close_doors", 1, _examine),
+        (f"{FORKING}.note_opened", 2, _rebuild),
     ],
 )
 def test_a_fork_waits_for_whoever_opens_or_closes_a_store(
@@ -225,7 +259,9 @@ FORKS = 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", [_open, _look, _use, _copy, _check, _read_and_end])
+@pytest.mark.parametrize(
+    "work", [_open, _look, _use, _copy, _check, _examine, _rebuild, _read_and_end]
+)
 def test_forks_return_beside_a_thread_that_works_on_stores(
     path: Path, work: Callable[[Path], None]
 ) -> None:

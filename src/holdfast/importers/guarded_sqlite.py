@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apsw
 
+from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection, inside
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.values import Row
 
@@ -83,9 +84,10 @@ class Guarded:
         self.tables: frozenset[str] = frozenset()
         # It is a private copy, and its log has to be played back into it.
         flags = apsw.SQLITE_OPEN_READWRITE
-        self.connection = apsw.Connection(str(path), flags=flags)
+        self.connection = SteppingConnection(str(path), flags=flags)
         try:
-            self._close_doors(min(length_max, self.holds_max))
+            with inside():
+                self._close_doors(min(length_max, self.holds_max))
             query = (
                 "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND "
                 "typeof(name) = 'text'"

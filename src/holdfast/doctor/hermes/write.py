@@ -14,6 +14,7 @@ import apsw
 
 from holdfast.doctor.hermes.case import HermesCase
 from holdfast.doctor.hermes.tables import make_tables
+from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.damaged_rows import quoted
 from holdfast.importers.hermes.database import KNOWN_KEY, ROW_COLUMNS, HermesStore
@@ -53,7 +54,7 @@ def write_hermes(
             where=out, problem=problem, remedy="Name a path where there is nothing yet"
         ) from error
     try:
-        target = apsw.Connection(out)
+        target = SteppingConnection(out)
         try:
             target.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
             # A copy that is not finished is deleted: it needs no journal on the disk.

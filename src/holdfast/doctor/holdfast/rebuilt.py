@@ -20,6 +20,7 @@ from holdfast.domain.ids import is_session_id
 from holdfast.domain.origin import session_name
 from holdfast.engine.sqlite.driver_errors import TROUBLE, translate, translated
 from holdfast.engine.sqlite.engine import SqliteEngine
+from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.sqlite.row_codec import UNREADABLE
 from holdfast.engine.sqlite.spoilt_texts import as_bytes, cells_of, text_in
@@ -49,8 +50,10 @@ def rebuild(source: str, target: str) -> list[Mended]:
     with translated(target):
         SqliteEngine(target, durability="process", tick=lambda: 0.0).close()
         with (
-            closing(apsw.Connection(source, flags=apsw.SQLITE_OPEN_READONLY)) as here,
-            closing(apsw.Connection(target)) as there,
+            closing(
+                SteppingConnection(source, flags=apsw.SQLITE_OPEN_READONLY)
+            ) as here,
+            closing(SteppingConnection(target)) as there,
         ):
             _insist_on_columns(here, source)
             # A file of our own that nobody needs after a crash; its constraints are those of a

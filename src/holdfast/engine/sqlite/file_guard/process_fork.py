@@ -33,6 +33,8 @@ QUIET_S = 5.0
 """So long a fork waits for work in SQLite."""
 
 
+READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+
 POLITE_S = 0.2
 """So long others wait for a fork: who holds one lock and wants another must not wait for ever."""
 POLITE_WAITS = 100
@@ -144,6 +146,31 @@ class SteppingCursor(apsw.Cursor):
             return super().get
 
 
+class SteppingConnection(apsw.Connection):
+    """A connection for one long piece of work: it is opened and closed `inside`, and each step of
+    its cursors is.
+    """
+
+    def __init__(self, path: str, *, flags: int = READ_WRITE) -> None:
+        with inside():
+            super().__init__(path, flags=flags)
+            note_opened(self)
+        self.cursor_factory = SteppingCursor
+
+    def __enter__(self) -> "SteppingConnection":
+        with inside():
+            super().__enter__()
+        return self
+
+    def __exit__(self, *given: Any) -> bool:
+        with inside():
+            return super().__exit__(*given)
+
+    def close(self, force: bool = False) -> None:
+        with inside():
+            super().close(force)
+
+
 def _make_gate() -> Gate:
     with making.lock():
         _let_go()
@@ -201,7 +228,8 @@ def forsake(connection: apsw.Connection) -> None:
         # the last connection to close would checkpoint, with locks that are the
         # parent's
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.close(True)
+        # not its own way, which would make a gate: `_make_gate` is what calls this
+        apsw.Connection.close(connection, True)
 
 
 def _before() -> None:

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,11 +21,7 @@ from holdfast.engine.sqlite.connection import quoted
 from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import OWNER_ONLY
-from holdfast.engine.sqlite.file_guard.process_fork import (
-    SteppingCursor,
-    inside,
-    note_opened,
-)
+from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection, inside
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import Backup
 from holdfast.errors import Damaged, StoreUnavailable
@@ -91,7 +87,7 @@ def _place(to: str) -> Iterator[tuple[str, int]]:
 
 def _copy(reader: apsw.Connection, partial: str) -> None:
     flags = apsw.SQLITE_OPEN_READWRITE
-    with translated(partial), _opened(partial, flags) as copy:
+    with translated(partial), closing(SteppingConnection(partial, flags=flags)) as copy:
         with inside():
             copy.execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").fetchall()
             pages = copy.backup("main", reader, "main")
@@ -101,19 +97,6 @@ def _copy(reader: apsw.Connection, partial: str) -> None:
         finally:
             with inside():
                 pages.close()
-
-
-@contextmanager
-def _opened(place: str, flags: int) -> Iterator[apsw.Connection]:
-    with inside():
-        connection = apsw.Connection(place, flags=flags)
-        note_opened(connection)
-    connection.cursor_factory = SteppingCursor
-    try:
-        yield connection
-    finally:
-        with inside():
-            connection.close()
 
 
 def _step(pages: apsw.Backup) -> None:
@@ -145,7 +128,7 @@ def _verify(partial: str, held: _Contents, path: str) -> None:
     """Reads the copy back: what was to be copied is there, and its pages are sound."""
     place = f"file:{quoted(partial)}?immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with translated(partial), _opened(place, flags) as copy:
+    with translated(partial), closing(SteppingConnection(place, flags=flags)) as copy:
         same = _contents(copy) == held
         sound = copy.execute("PRAGMA integrity_check(1)").get
     if not same:

@@ -11,11 +11,7 @@ from holdfast.engine.named_sql import Values
 from holdfast.engine.protocol import SessionState
 from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.driver_errors import TROUBLE, translate
-from holdfast.engine.sqlite.file_guard.process_fork import (
-    SteppingCursor,
-    inside,
-    note_opened,
-)
+from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection
 from holdfast.engine.sqlite.lease_clock import Clock
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
 from holdfast.engine.sqlite.row_codec import fitted_sessions
@@ -75,10 +71,7 @@ def bare_states(path: str) -> list[SessionState]:
     read. `Damaged` where its tables are: then nothing can.
     """
     found: list[SessionState] = []
-    with inside():
-        reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        note_opened(reader)
-    reader.cursor_factory = SteppingCursor
+    reader = SteppingConnection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         try:
             reader.execute(UPKEEP["columns"]).fetchall()
@@ -92,8 +85,7 @@ def bare_states(path: str) -> list[SessionState]:
         if not isinstance(translate(error, path), Damaged):
             raise translate(error, path) from error
     finally:
-        with inside():
-            reader.close()
+        reader.close()
     return found
 
 
