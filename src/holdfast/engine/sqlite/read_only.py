@@ -27,6 +27,7 @@ from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsO
 from holdfast.engine.reads import Searcher
 from holdfast.engine.sqlite.connection import (
     APPLICATION_ID,
+    keep_plans,
     not_ours,
     quoted,
     refuse_newer,
@@ -199,6 +200,7 @@ def connect(path: str, seen: FilesSeen) -> apsw.Connection:
     else:
         connection = apsw.Connection(f"{place}?mode=ro&immutable=1", flags=flags)
     note_opened(connection)
+    keep_plans(connection)
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(
         "PRAGMA query_only=1; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY"

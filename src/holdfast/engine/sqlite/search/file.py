@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 import apsw
 
+from holdfast.engine.sqlite.connection import keep_plans
 from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.open_files import unusable
@@ -236,6 +237,7 @@ class SearchFile:
             connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
             note_opened(connection)
             try:
+                keep_plans(connection)
                 connection.set_busy_timeout(int(self._lock_s * 1000))
                 connection.execute(_PRAGMAS).fetchall()
             except BaseException:
