@@ -23,9 +23,9 @@ import pytest
 import hermes_stores
 import holdfast
 import procs
+from holdfast import process_fork
 from holdfast.doctor.hermes.subject import HermesSubject
 from holdfast.doctor.holdfast import rebuilt
-from holdfast.engine.sqlite.file_guard import process_fork
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 from looking import patient
@@ -201,7 +201,7 @@ def _read_and_end(path: Path) -> None:
 
 
 ENGINE = "holdfast.engine.sqlite"
-FORKING = f"{ENGINE}.file_guard.process_fork"
+FORKING = "holdfast.process_fork"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection, inside
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.values import Row
+from holdfast.process_fork import SteppingConnection, inside
 
 # Instructions of SQLite's machine between two looks: a millisecond, in which a signal
 # is seen.

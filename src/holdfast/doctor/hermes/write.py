@@ -14,7 +14,6 @@ import apsw
 
 from holdfast.doctor.hermes.case import HermesCase
 from holdfast.doctor.hermes.tables import make_tables
-from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.damaged_rows import quoted
 from holdfast.importers.hermes.database import KNOWN_KEY, ROW_COLUMNS, HermesStore
@@ -24,6 +23,7 @@ from holdfast.importers.hermes.records import (
     is_taken_back,
 )
 from holdfast.importers.values import JsonObject
+from holdfast.process_fork import SteppingConnection
 
 # Tables that are written from what was healed; the others are copied row by row.
 _OWN_TABLES = ("sessions", "messages", "compression_locks", "state_meta")

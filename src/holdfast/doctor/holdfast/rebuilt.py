@@ -20,13 +20,13 @@ from holdfast.domain.ids import is_session_id
 from holdfast.domain.origin import session_name
 from holdfast.engine.sqlite.driver_errors import TROUBLE, translate, translated
 from holdfast.engine.sqlite.engine import SqliteEngine
-from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.sqlite.row_codec import UNREADABLE
 from holdfast.engine.sqlite.spoilt_texts import as_bytes, cells_of, text_in
 from holdfast.errors import Damaged
 from holdfast.importers.damaged_rows import Lost, Walk, named
 from holdfast.importers.values import Row
+from holdfast.process_fork import SteppingConnection
 
 _NUMBERED = ("blob", "journal_a", "journal_b")
 _KEYED = ("blob_use", "inbox", "outbox", "event", "store")

@@ -18,14 +18,14 @@ from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file, refuse_remote
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned, warn_of_others
-from holdfast.engine.sqlite.file_guard.process_fork import (
+from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION, migrate
+from holdfast.engine.sqlite.queries import SCHEMA, transaction
+from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
+from holdfast.process_fork import (
     inside,
     note_opened,
     refuse_torn,
 )
-from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION, migrate
-from holdfast.engine.sqlite.queries import SCHEMA, transaction
-from holdfast.errors import HoldfastError, SchemaMismatch, StoreUnavailable
 
 APPLICATION_ID = 0x484F4C44  # "HOLD"
 # before it, two connections that write and checkpoint at once could corrupt the file

@@ -30,7 +30,6 @@ from holdfast.engine.sqlite.file_guard.other_sqlite import (
     guard_against_others,
     warn_of_earlier,
 )
-from holdfast.engine.sqlite.file_guard.process_fork import concern, inside, unconcern
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.erase import scrub, unscrubbed
 from holdfast.engine.sqlite.queries import Statements
@@ -39,6 +38,7 @@ from holdfast.engine.sqlite.reads import SqliteReads
 from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
+from holdfast.process_fork import concern, inside, unconcern
 
 WAL_PAGES_MAX = 1000
 GENERATION_ROWS_MAX = 20_000

@@ -39,13 +39,6 @@ from holdfast.engine.sqlite.file_guard.damaged_log import (
 from holdfast.engine.sqlite.file_guard.file_header import read_header
 from holdfast.engine.sqlite.file_guard.handled_files import handling
 from holdfast.engine.sqlite.file_guard.mounts import refuse_lone_file
-from holdfast.engine.sqlite.file_guard.process_fork import (
-    concern,
-    inside,
-    note_opened,
-    refuse_torn,
-    unconcern,
-)
 from holdfast.engine.sqlite.lease_clock import clock_of
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.maintenance.migrate import SCHEMA_VERSION
@@ -57,6 +50,13 @@ from holdfast.engine.sqlite.spoilt_texts import rows_of
 from holdfast.engine.wake_signal import alone
 from holdfast.engine.writer import WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
+from holdfast.process_fork import (
+    concern,
+    inside,
+    note_opened,
+    refuse_torn,
+    unconcern,
+)
 
 ATTEMPTS_MAX = 100
 """So often a read is begun again that a writer has come in between of."""

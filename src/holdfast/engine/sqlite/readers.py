@@ -18,16 +18,16 @@ from holdfast.engine.named_sql import Rows, Values
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.driver_errors import translate, translated
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity
-from holdfast.engine.sqlite.file_guard.process_fork import (
-    SteppingCursor,
-    inside,
-    thread_gate,
-)
 from holdfast.engine.sqlite.maintenance.damage import damage_error
 from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.spoilt_texts import rows_of
 from holdfast.engine.wake_signal import is_mine
 from holdfast.errors import InvalidMessage
+from holdfast.process_fork import (
+    SteppingCursor,
+    inside,
+    thread_gate,
+)
 
 
 class Readers:

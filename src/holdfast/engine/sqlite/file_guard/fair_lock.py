@@ -19,9 +19,9 @@ from contextlib import suppress
 
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
-from holdfast.engine.sqlite.file_guard.process_fork import inside, keep_from_children
 from holdfast.engine.wake_signal import Signal, begin_thread
 from holdfast.errors import StoreUnavailable
+from holdfast.process_fork import inside, keep_from_children
 
 NOTE_BYTES = 64
 LOOK_S = 0.01

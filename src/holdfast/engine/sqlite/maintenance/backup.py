@@ -21,10 +21,10 @@ from holdfast.engine.sqlite.connection import quoted
 from holdfast.engine.sqlite.driver_errors import translated
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import OWNER_ONLY
-from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection, inside
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import Backup
 from holdfast.errors import Damaged, StoreUnavailable
+from holdfast.process_fork import SteppingConnection, inside
 
 PAGES_AT_ONCE = 1024
 ROWS_AT_ONCE = 5000

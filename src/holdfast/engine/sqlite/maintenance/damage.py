@@ -11,11 +11,11 @@ from holdfast.engine.named_sql import Values
 from holdfast.engine.protocol import SessionState
 from holdfast.engine.sqlite.apply_commit import NumberedSession
 from holdfast.engine.sqlite.driver_errors import TROUBLE, translate
-from holdfast.engine.sqlite.file_guard.process_fork import SteppingConnection
 from holdfast.engine.sqlite.lease_clock import Clock
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
 from holdfast.engine.sqlite.row_codec import fitted_sessions
 from holdfast.errors import Damaged, HoldfastError
+from holdfast.process_fork import SteppingConnection
 
 PROBES_MAX = 2000
 

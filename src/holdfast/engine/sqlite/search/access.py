@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.late_import import loading
-from holdfast.engine.sqlite.file_guard.process_fork import making
 from holdfast.engine.sqlite.search.indexer import SqliteIndexer
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.engine.wake_signal import alone
+from holdfast.process_fork import making
 
 if TYPE_CHECKING:
     from holdfast.engine.sqlite.search.index import SearchIndex

@@ -27,9 +27,9 @@ from holdfast.engine.sqlite.driver_errors import translate
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
 from holdfast.engine.sqlite.file_guard.open_files import unusable
 from holdfast.engine.sqlite.file_guard.permissions import make_owned
-from holdfast.engine.sqlite.file_guard.process_fork import inside, note_opened
 from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.errors import StoreUnavailable
+from holdfast.process_fork import inside, note_opened
 
 APPLICATION_ID = 0x48534348  # "HSCH"
 VERSION = 1

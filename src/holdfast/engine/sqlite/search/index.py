@@ -33,7 +33,6 @@ from holdfast.domain.search.query import Found, SearchQuestion, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.search import found_in
-from holdfast.engine.sqlite.file_guard.process_fork import let_fork
 from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.feed import (
     FEW,
@@ -45,6 +44,7 @@ from holdfast.engine.sqlite.search.file import SearchFile, Spoiled, Unsealed
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.engine.wake_signal import in_the_middle, is_mine
 from holdfast.errors import Damaged, StoreUnavailable
+from holdfast.process_fork import let_fork
 
 BATCH = 500
 BATCH_SMALL = 50

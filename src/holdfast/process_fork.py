@@ -22,11 +22,11 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from operator import methodcaller
 from typing import Any, Protocol
 
 import apsw
 
-from holdfast.engine.wake_signal import is_mine
 from holdfast.errors import StoreUnavailable
 
 QUIET_S = 5.0
@@ -52,6 +52,7 @@ class Forked(Protocol):
         """In the child: it is of no use any more. Nothing of SQLite is called."""
 
 
+_is_mine: Callable[[Any], bool] = methodcaller("_is_owned")
 _is_beginning = False
 """Whether this process is about to fork."""
 
@@ -71,7 +72,7 @@ class Gate:
     def lock(self) -> Any:
         """The lock, once no fork is about to begin or one has been waited for politely."""
         # Whoever is inside already is what the fork waits for.
-        if _is_beginning and not is_mine(self._lock):
+        if _is_beginning and not _is_mine(self._lock):
             let_fork()
         return self._lock
 
