@@ -13,7 +13,7 @@ with session.turn("Book a table for two.") as turn:
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from holdfast import errors, parts
+from holdfast import errors, forked_imports, parts
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
 from holdfast.domain.message import Usage
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from holdfast.runtime.turns.streams.push_stream_async import AsyncPushStream
 
 __version__ = "0.1.0"
+
+forked_imports.wait_at_forks()
 
 __all__ = [
     "AgentCache",

@@ -20,7 +20,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import methodcaller
 from typing import Any, Protocol
@@ -36,8 +36,12 @@ QUIET_S = 5.0
 READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 POLITE_S = 0.2
-"""So long others wait for a fork: who holds one lock and wants another must not wait for ever."""
-POLITE_WAITS = 100
+"""So long a thread waits for a fork, in all its steps together: somebody whom the fork waits for may
+wait for that thread.
+"""
+NAP_S = 0.002
+GATE_S = 0.01
+"""So long a fork waits for one gate before it lets go of those that it has."""
 
 
 class Forked(Protocol):
@@ -55,6 +59,8 @@ class Forked(Protocol):
 _is_mine: Callable[[Any], bool] = methodcaller("_is_owned")
 _is_beginning = False
 """Whether this process is about to fork."""
+_fork = 0
+"""How many forks have begun."""
 
 
 class Gate:
@@ -85,15 +91,19 @@ class Gate:
 
 def let_fork() -> None:
     """Waits politely for a fork that is about to begin; by whoever holds nothing it wants."""
-    waits = POLITE_WAITS
-    while _is_beginning and waits:
+    mine = _mine
+    if mine.fork != _fork:
+        mine.fork, mine.naps = _fork, 0
+    while _is_beginning and mine.naps < POLITE_S / NAP_S:
+        mine.naps += 1
         # nobody else knows it: it may be interrupted
-        threading.Event().wait(POLITE_S / POLITE_WAITS)
-        waits -= 1
+        threading.Event().wait(NAP_S)
 
 
 class _OfThread(threading.local):
     gate: Gate | None = None
+    fork = 0
+    naps = 0
 
 
 making = Gate()
@@ -234,41 +244,55 @@ def forsake(connection: apsw.Connection) -> None:
 
 
 def _before() -> None:
-    global _is_beginning, _is_quiet
-    _is_beginning = True
-    # Each kind before the next is looked for: who holds the first makes none of the
-    # others. It keeps another fork of this process waiting, too.
-    _is_quiet = making.acquire(timeout=QUIET_S)
-    if _is_quiet:
-        _held.append(making)
-    for one in _alive(_concerned):
-        for gate in one.gates():
-            _take(gate)
-    for gate in _alive(_gates):
-        _take(gate)
+    global _is_beginning, _is_quiet, _fork
+    _is_beginning, _is_quiet = True, False
+    _fork += 1
+    for _ in range(int(QUIET_S / GATE_S)):
+        # None is kept while another is waited for: whoever is inside may wait in SQLite for a
+        # transaction of a thread that is between two steps of it.
+        _let_gates_go()
+        _is_quiet = all(map(_take, _gates_by_kind()))
+        if _is_quiet:
+            break
+    # a fork must not hang: what can't be had is left as it is
+    if not _is_quiet:
+        for gate in _gates_by_kind():
+            if gate.acquire(timeout=0):
+                _held.append(gate)
     # Held: a child forgets what the threads of its parent had before it does anything else.
     _connections.extend(_alive(_opened))
+
+
+def _gates_by_kind() -> Iterator[Any]:
+    """Each kind before the next is looked for: who holds the first makes none of the others. It
+    keeps another fork of this process waiting, too.
+    """
+    yield making
+    for one in _alive(_concerned):
+        yield from one.gates()
+    yield from _alive(_gates)
 
 
 def _alive(known: "set[weakref.ref[Any]]") -> list[Any]:
     return [one for one in [found() for found in list(known)] if one is not None]
 
 
-def _take(gate: Any) -> None:
-    global _is_quiet
-    # a fork must not hang: what can't be had in time is left as it is, and the others
-    # are not waited for then
-    if gate.acquire(timeout=QUIET_S if _is_quiet else 0):
-        _held.append(gate)
-    else:
-        _is_quiet = False
+def _take(gate: Any) -> bool:
+    if not gate.acquire(timeout=GATE_S):
+        return False
+    _held.append(gate)
+    return True
+
+
+def _let_gates_go() -> None:
+    while _held:
+        _held.pop().release()
 
 
 def _after() -> None:
     global _is_beginning
     _connections.clear()
-    while _held:
-        _held.pop().release()
+    _let_gates_go()
     _is_beginning = False
 
 

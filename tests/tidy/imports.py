@@ -14,7 +14,7 @@ from tidy.tree import Module, library
 # is the public face.
 LAYERS = [
     {"errors"},
-    {"domain", "process_fork", "write_ahead_log"},
+    {"domain", "forked_imports", "process_fork", "write_ahead_log"},
     {"engine", "formats", "importers", "parts"},
     {"runtime", "doctor"},
     {"holdfast"},
