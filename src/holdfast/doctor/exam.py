@@ -11,11 +11,11 @@ from holdfast.doctor.detect import OWN, UNKNOWN, open_subject
 from holdfast.doctor.finding import Finding, Rule
 from holdfast.doctor.rulebook import rules_of
 from holdfast.doctor.subject import Accepts, Subject
-from holdfast.errors import Damaged, HoldfastError
+from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
 from holdfast.importers.damaged_stores import damage_at
 from holdfast.importers.detect import parts_of
 from holdfast.importers.holdfast_export import is_written_out
-from holdfast.importers.private_copy import NoRoom, is_live
+from holdfast.importers.private_copy import STILL_WRITTEN, NoRoom, is_live
 
 # Policies whose remedies are applied without asking.
 APPLIED = ("auto", "mark")
@@ -69,6 +69,8 @@ def examine(
         # That there is no room for a private copy says nothing of the store.
         raise
     except (HoldfastError, OSError) as error:
+        if isinstance(error, StoreUnavailable) and error.problem == STILL_WRITTEN:
+            raise
         _add(report, _of_the_store(kind, "unreadable-store", path, str(error)), only)
         return report
     try:

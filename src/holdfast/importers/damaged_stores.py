@@ -16,6 +16,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.importers.guarded_sqlite import Guarded
 from holdfast.importers.private_copy import (
     SQLITE_MAGIC,
+    STILL_WRITTEN,
     NoRoom,
     PrivateCopy,
     read_start,
@@ -65,6 +66,8 @@ def _why_closed(path: Path) -> str | None:
     except NoRoom:
         raise  # which says nothing of the file
     except StoreUnavailable as error:
+        if error.problem == STILL_WRITTEN:
+            raise
         return f"It is a SQLite file, and {error.problem}."
     except (apsw.Error, UnicodeDecodeError) as error:
         return f"It is a SQLite file, and can't be opened ({error})."

@@ -22,7 +22,12 @@ from holdfast.errors import StoreUnavailable
 from holdfast.importers.own_folder import OwnFolder
 from holdfast.importers.reader import UnreadableRecord
 from holdfast.importers.values import StrPath
-from holdfast.write_ahead_log import PAGE_BYTES_MAX, bring_back, log_damage
+from holdfast.write_ahead_log import (
+    HEADER_BYTES,
+    PAGE_BYTES_MAX,
+    bring_back,
+    log_damage,
+)
 
 TRIES = 20
 GRAIN_NS = 200_000_000
@@ -37,6 +42,8 @@ _DEPTH_MAX = 64
 _NAME_MAX = 240
 SQLITE_MAGIC = b"SQLite format 3\x00"
 PREFIX = "holdfast-private-"
+STILL_WRITTEN = "it is written without a pause, and no copy of one moment could be made"
+"""What is told of a store of which nothing is known: it may well be sound."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Device and inode of a file, which are its identity, and behind them its size and its time.
 Stamp = tuple[int, ...]
@@ -123,18 +130,20 @@ class PrivateCopy:
             # copied again.
             before = [_stamp(source) for source, _ in pairs]
             is_quiet = _are_old(before, began)
+            use = _use_of_log(pairs)
             for source, target in pairs:
                 target.unlink(missing_ok=True)
                 if source.exists():
                     _copy_file(source, target)
-            if before != [_stamp(source) for source, _ in pairs]:
-                continue
-            if is_quiet or _are_as_copied(pairs):
+            is_same = before == [_stamp(source) for source, _ in pairs]
+            if (is_same and (is_quiet or _are_as_copied(pairs))) or (
+                use and _cut_to_one_moment(pairs, use)
+            ):
                 self._look_at_log()
                 return
         raise StoreUnavailable(
             where=str(self.source),
-            problem="it is written without a pause, and no copy of one moment could be made",
+            problem=STILL_WRITTEN,
             remedy="Stop the program that writes it",
         )
 
@@ -382,6 +391,43 @@ def _are_as_copied(pairs: list[tuple[Path, Path]]) -> bool:
         if source.exists() and not _is_same(source, target):
             return False
     return True
+
+
+def _use_of_log(pairs: list[tuple[Path, Path]]) -> bytes:
+    """The header of a database's write-ahead log: another one each time that SQLite begins it anew.
+    Empty if there is none.
+    """
+    for source, _ in pairs:
+        if source.name.endswith("-wal") and source.exists():
+            return read_start(source, HEADER_BYTES)
+    return b""
+
+
+def _cut_to_one_moment(pairs: list[tuple[Path, Path]], use: bytes) -> bool:
+    """Makes the copies of a database and of its log, which was copied after it, a store of one
+    moment. False if the log was begun anew since.
+
+    Until then it only grows. What a checkpoint has brought into the database meanwhile is in the log,
+    too, and is read from there. What was in the log both times that it was read was whole the first
+    time: the copy is cut behind that.
+    """
+    [(log, copy)] = [pair for pair in pairs if pair[0].name.endswith("-wal")]
+    if len(use) < HEADER_BYTES or not (log.exists() and copy.exists()):
+        return False
+    stays = 0
+    number = _open(log, os.O_NOFOLLOW)
+    try:
+        with open(copy, "rb") as copied:
+            while block := copied.read(_BLOCK):
+                now = os.read(number, len(block))
+                if now != block:
+                    stays += len(os.path.commonprefix([block, now]))
+                    break
+                stays += len(block)
+    finally:
+        os.close(number)
+    os.truncate(copy, stays)
+    return read_start(copy, HEADER_BYTES) == use
 
 
 def _is_same(source: Path, target: Path) -> bool:
