@@ -159,7 +159,8 @@ class Session:
     def follow(self, after: str | None = None) -> Iterator[Event]:
         """Iterates over events until the session is over: those of the log, then live ones as they
         happen, chunks included, each once. It begins at the first entry, or after the event whose
-        cursor is given.
+        cursor is given. What is noted of a session that is over, an erasure or the result of a call
+        that came late, is told to whoever follows it again.
         """
         return follow(self._log, after)
 

@@ -129,7 +129,7 @@ class Store:
     ) -> "Page[PendingMessage]":
         """What waits in the inboxes of all sessions, oldest first, each message with its `key` and
         `session_id`; what a gateway asks after a restart. What callers of `turn` wait with is among
-        it. `after` is the `next` of the page before.
+        it. A page has 1,000 at most; `after` is the `next` of the page before.
         """
         # Here and below, what only some programs ask for is loaded when it is asked
         # for: one that only takes turns starts sooner.
