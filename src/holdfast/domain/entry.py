@@ -81,7 +81,8 @@ def entry_of(draft: Draft, seq: int, turn: int | None) -> Entry:
 
 class Opened(Note, frozen=True):
     """`at`: the message that a fork parts at, where labels that it was stored with stand between
-    the two.
+    the two. `asked`: a digest of the request that this session was made for, where its sender has
+    named it: another one under the same name is told by it.
     """
 
     key: str | None = None
@@ -90,6 +91,7 @@ class Opened(Note, frozen=True):
     parent: str | None = None
     parent_seq: int | None = None
     at: str | None = None
+    asked: str | None = None
 
 
 class TurnStarted(Note, frozen=True):

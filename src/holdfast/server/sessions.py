@@ -23,7 +23,7 @@ from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.server.head_guard import guarded
 from holdfast.server.operations import Body, Query, WireRequest, answer, head_in, route
 from holdfast.server.records import SessionName, SessionPage, session_name
-from holdfast.server.turns.asked_again import event_of, insist_same
+from holdfast.server.turns.asked_again import event_of, insist_same, made_once
 
 FORMAT = "openai.chat"
 SESSION = "/v1/sessions/{session}"
@@ -93,8 +93,8 @@ async def reset_key(request: WireRequest) -> Response:
     key = RULES["key"]("key", request.body.key)
     reason = RULES["reason"]("reason", request.body.reason)
     work = request.store._work
-    made = await arun(reset(work, key, reason=reason, name=request.key))
-    return answer(session_name(AsyncSession(made)))
+    made = await made_once(request, reset(work, key, reason=reason, name=request.key))
+    return answer(session_name(made))
 
 
 async def show(request: WireRequest) -> Response:
@@ -274,8 +274,8 @@ async def fork(request: WireRequest) -> Response:
     session = await request.session()
     at = None if body.at is None else RULES["at"]("at", body.at)
     key = None if body.key is None else RULES["key"]("key", body.key)
-    made = await arun(fork_of(session._log, at=at, key=key, name=request.key))
-    return answer(session_name(AsyncSession(made)), status=201)
+    plan = fork_of(session._log, at=at, key=key, name=request.key)
+    return answer(session_name(await made_once(request, plan)), status=201)
 
 
 class StopBody(Body):

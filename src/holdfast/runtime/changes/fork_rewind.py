@@ -16,7 +16,11 @@ from holdfast.domain.log.path import back_to
 from holdfast.domain.reset_policy import doing_scope
 from holdfast.engine.protocol import Opening, Refused, Write, state_after
 from holdfast.errors import Conflict, NotFound, SessionBusy
-from holdfast.runtime.changes.open_session import made_before
+from holdfast.runtime.changes.open_session import (
+    NamedRequest,
+    digest_of,
+    made_before,
+)
 from holdfast.runtime.clock import mint_session
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.live.transcript import find, no_message
@@ -183,16 +187,25 @@ def _next_epoch(session: SessionLog, key: str) -> Plan[int]:
     return taken.epoch + 1
 
 
+def _request(
+    session: SessionLog, at: str | None, key: str | None, name: str | None
+) -> NamedRequest | None:
+    if name is None:
+        return None
+    event = (doing_scope(session.scope), f"fork {session.id} {name}")
+    return NamedRequest(event, digest_of(at, key))
+
+
 def fork(
     session: SessionLog, *, at: str | None, key: str | None, name: str | None = None
 ) -> Plan[SessionLog]:
     """A new session that shares this one's past up to message `at`, with the labels that it came
-    with, or all of it. A fork with a name is made once: the same one again gives that session.
+    with, or all of it. A fork with a name is made once: the same one again gives that session, and
+    another one under its name is refused with `NameReused`.
     """
-    event = None
-    if name is not None:
-        event = (doing_scope(session.scope), f"fork {session.id} {name}")
-    known = yield from made_before(session.engine, event)
+    request = _request(session, at, key, name)
+    event, asked = request or (None, None)
+    known = yield from made_before(session.engine, request)
     if known is not None:
         return session.other(known)
     state = yield from settle_if_dead(session)
@@ -212,7 +225,7 @@ def fork(
             epoch = yield from _next_epoch(session, key)
         except Conflict:
             # It may have been bound by this fork itself, asked for a moment ago.
-            known = yield from made_before(session.engine, event)
+            known = yield from made_before(session.engine, request)
             if known is None:
                 raise
             return session.other(known)
@@ -225,14 +238,16 @@ def fork(
     branch = session.other(state_after(mint_session(session.world), opening))
     opened = branch.draft(
         "opened",
-        Opened(key, epoch, parent=session.id, parent_seq=head, at=parts_at),
+        Opened(
+            key, epoch, parent=session.id, parent_seq=head, at=parts_at, asked=asked
+        ),
     )
     outcome = yield from wait_for(
         session.engine.submit((Write(branch.id, (opened,), open=opening, event=event),))
     )
     # Of what guards it only the key can refuse: its id is drawn by chance.
     if isinstance(outcome, Refused):
-        known = yield from made_before(session.engine, event)
+        known = yield from made_before(session.engine, request)
         if known is not None:
             return session.other(known)
         problem = (

@@ -9,12 +9,14 @@ refused ends the old session first, which depends on nothing that arrives: from 
 does not grow, and what comes in goes on in the session that follows, whoever makes it.
 """
 
+import hashlib
 from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from holdfast.domain.entry import Closed, Draft, Opened
+from holdfast.domain.entry import Closed, Draft, Opened, opened_of
+from holdfast.domain.message import freeze
 from holdfast.domain.reset_policy import Policy, doing_scope, scope_of
 from holdfast.engine.protocol import (
     Commit,
@@ -38,6 +40,19 @@ from holdfast.runtime.turns.recovery import settle, settle_if_dead
 CANDIDATES_MAX = 10
 Event = tuple[str, str]
 """A scope, and an id in it."""
+
+
+class NamedRequest(NamedTuple):
+    """A request that its sender has named, so that it is done once: the event that it is, and a
+    digest of what it says.
+    """
+
+    event: Event
+    said: str
+
+
+class NameReused(Exception):
+    """A request has the name of one that was done before, and asks for something else."""
 
 
 class Successor(NamedTuple):
@@ -95,18 +110,20 @@ def reset_key(
     store: OpenStore, key: str, *, reason: str, name: str | None = None
 ) -> Plan[SessionLog]:
     """Ends the key's current session, what runs in it included, and binds a new one; the epoch
-    rises. A reset with a name is done once: the same one again gives the session that it made.
+    rises. A reset with a name is done once: the same one again gives the session that it made, and
+    one for another reason is refused with `NameReused`.
     """
-    event = None
+    request = None
     if name is not None:
         scope = scope_of(store.tenant, key=key, session="")
         event = (doing_scope(scope), f"reset {name}")
+        request = NamedRequest(event, digest_of(reason))
     ends: list[Draft] = []
     before: SessionState | None = None
     while True:
         state = yield from current_state(store, key)
         # In this order: if it is not known now, `state` is not what it has made.
-        known = yield from made_before(store.engine, event)
+        known = yield from made_before(store.engine, request)
         if known is not None:
             return store.session_log(known)
         if before is not None and state is not None and state.id != before.id:
@@ -116,9 +133,9 @@ def reset_key(
         if state is not None and not state.ended:
             state = yield from settle_if_dead(store.session_log(state))
         if state is not None and state.turn is not None:
-            made = yield from _replace_running(store, state, key, reason, ends, event)
+            made = yield from _replace_running(store, state, key, reason, ends, request)
         else:
-            made = yield from _replace(store, state, key, reason, event)
+            made = yield from _replace(store, state, key, reason, request)
         if made is not None:
             return made
         if state is not None:
@@ -149,14 +166,32 @@ def _has_any(session: SessionLog, drafts: list[Draft]) -> bool:
     return False
 
 
-def made_before(engine: Engine, event: Event | None) -> Plan[SessionState | None]:
-    """How the session stands that was made under this event, if one was."""
-    if event is None:
+def made_before(
+    engine: Engine, request: NamedRequest | None
+) -> Plan[SessionState | None]:
+    """How the session stands that this request has made before, if it has; `NameReused` if another
+    one under its name has.
+    """
+    if request is None:
         return None
-    known = yield from read(partial(engine.accepted, *event))
+    return (yield from read(partial(_made, engine, request)))
+
+
+def _made(engine: Engine, request: NamedRequest) -> SessionState | None:
+    known = engine.accepted(*request.event)
     if known is None:
         return None
-    return (yield from read(partial(engine.state, known.session)))
+    found = engine.entries(known.session, after=known.seq - 1, limit=1, bodies=False)
+    for entry in found:
+        # Older logs do not say what was asked for: then nobody can tell any more.
+        if opened_of(entry).asked not in (None, request.said):
+            raise NameReused
+    return engine.state(known.session)
+
+
+def digest_of(*said: str | None) -> str:
+    """What a request says, so that it is known again and nothing of it can be read."""
+    return hashlib.blake2b(freeze(list(said)), digest_size=16).hexdigest()
 
 
 def current_state(store: OpenStore, key: str) -> Plan[SessionState | None]:
@@ -202,13 +237,13 @@ def _replace(
     state: SessionState | None,
     key: str,
     reason: str,
-    event: Event | None = None,
+    request: NamedRequest | None = None,
 ) -> Plan[SessionLog | None]:
     """A new session for this key in place of `state`; None when somebody else was quicker."""
-    made = yield from read(partial(successor, store, state, key, reason))
+    made = yield from read(partial(successor, store, state, key, reason, request))
     if made is None:
         return None
-    commit = (*made.closing, replace(made.opening, event=event))
+    commit = (*made.closing, made.opening)
     outcome = yield from wait_for(store.engine.submit(commit))
     if isinstance(outcome, Refused):
         return None
@@ -221,7 +256,7 @@ def _replace_running(
     key: str,
     reason: str,
     ends: list[Draft],
-    event: Event | None,
+    request: NamedRequest | None,
 ) -> Plan[SessionLog | None]:
     """A new session in place of one in which a turn runs; None when somebody else was quicker. The
     turn's end and the session's are one transaction: whoever waits for the turn gets the next one
@@ -239,7 +274,7 @@ def _replace_running(
         found = None
         while found is None:
             found = yield from read(
-                lambda: successor(store, session.state(), key, reason)
+                lambda: successor(store, session.state(), key, reason, request)
             )
         made.append(found.session)
         # None when somebody else has ended it by now, and then this commit is refused.
@@ -249,7 +284,7 @@ def _replace_running(
             last = replace(
                 last, drafts=drafts, head=head, close=True, takes=closing.takes
             )
-        return last, replace(found.opening, event=event)
+        return last, found.opening
 
     yield from settle(
         session, state, end="interrupted", reason=f"reset: {reason}", also=close
@@ -264,11 +299,16 @@ def _replace_running(
 
 
 def successor(
-    store: OpenStore, state: SessionState | None, key: str, reason: str
+    store: OpenStore,
+    state: SessionState | None,
+    key: str,
+    reason: str,
+    request: NamedRequest | None = None,
 ) -> Successor | None:
     """The key's next session. What waits in the old one's inbox goes on in the new. None when
     somebody else has taken that along since the inbox was read.
     """
+    event, asked = request or (None, None)
     epoch, previous = 1, None
     waiting: list[Waiting] = []
     if state is not None:
@@ -276,7 +316,8 @@ def successor(
         waiting = store.engine.inbox(state.id)
     opening = Opening(store.tenant, key, epoch)
     session = store.session_log(state_after(mint_session(store.world), opening))
-    drafts = [session.draft("opened", Opened(key, epoch, previous=previous))]
+    opened = Opened(key, epoch, previous=previous, asked=asked)
+    drafts = [session.draft("opened", opened)]
     closing: tuple[Write, ...] = ()
     # What waits when a session is ended stays there, until the key's next session takes
     # it along.
@@ -292,7 +333,7 @@ def successor(
     # Their seqs are those of the old log; with 0 each gets that of its draft in the new
     # one. Whoever waits with a message goes on waiting.
     admits = tuple(replace(each, seq=0) for each in waiting)
-    first = Write(session.id, tuple(drafts), open=opening, admits=admits)
+    first = Write(session.id, tuple(drafts), open=opening, admits=admits, event=event)
     return Successor(session, closing, first)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from holdfast.domain.entry import Entry
 from holdfast.errors import NotFound
 from holdfast.runtime.aio import AsyncSession
+from holdfast.runtime.changes.open_session import NameReused
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.live.transcript import find
-from holdfast.runtime.plans.plan import read
+from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.server.operations import WireRequest
 from holdfast.server.problems import WireProblem
@@ -25,6 +26,16 @@ def reused(key: str) -> WireProblem:
     """The refusal of another request with a key that was used before."""
     detail = f"The Idempotency-Key `{key}` came before, with another request."
     return WireProblem("key_reused", detail)
+
+
+async def made_once(request: WireRequest, plan: Plan[SessionLog]) -> AsyncSession:
+    """The session that this plan makes, or has made before; refused if what has the request's key
+    was another request.
+    """
+    try:
+        return AsyncSession(await arun(plan))
+    except NameReused:
+        raise reused(request.key or "") from None
 
 
 async def insist_same(
