@@ -567,6 +567,34 @@ def test_what_comes_while_a_recording_looks_into_the_past_is_not_taken_for_its_o
     assert store.check() == []
 
 
+def test_a_list_that_another_has_just_stored_is_told_with_the_head_that_has_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-12: nothing is new in a list that another process stores while a recording looks into the
+    past; and the head that is told of is one whose log has the list.
+    """
+    session = store.session("k")
+    with session.turn("Hello") as turn:
+        turn.say("An answer.")
+        turn.retract("x")
+    other = again(session)
+    history, came = SessionLog.history, iter([[user("New.")]])
+
+    def history_later(log: SessionLog) -> Any:
+        for messages in itertools.islice(came, 1):
+            other.record(messages)
+        return history(log)
+
+    # As one of Holdfast's own: a stranger in the middle of a call is taken for a signal handler.
+    names = {**globals(), "__name__": "holdfast.tests"}
+    theirs = FunctionType(history_later.__code__, names, closure=history_later.__closure__)
+    monkeypatch.setattr(SessionLog, "history", theirs)
+    recorded = again(session).record([user("New.")])
+    assert next(came, None) is None
+    assert (recorded.new, recorded.head) == ((), session.info().head)
+    assert [message.text for message in session.transcript()].count("New.") == 1
+
+
 # Lists that are older than an answer
 # ------------------------------------------------------------------------------------
 

@@ -285,6 +285,11 @@ def test_a_reset_and_a_fork_are_done_once_over_a_restart(where):
         server.start()
         assert server.ask("POST", "/v1/reset", {"key": "k"}, headers=key).done == reset
         assert server.ask("POST", path, {}, headers=key).done == fork
+        # And it is told from another one, though the server that did it is gone.
+        other = server.ask("POST", path, {"key": "other"}, headers=key)
+        assert (other.status, other.code) == (422, "key_reused")
+        other = server.ask("POST", "/v1/reset", {"key": "k", "reason": "other"}, headers=key)
+        assert (other.status, other.code) == (422, "key_reused")
         assert server.texts(reset["id"]) == [("New.", "pending")]
         sessions = server.ask("GET", "/v1/sessions").done["items"]
         assert len(sessions) == 3

@@ -15,6 +15,7 @@ from holdfast.errors import Conflict
 from holdfast.exporters.entry_json import record
 from holdfast.runtime.aio import AsyncSession
 from holdfast.runtime.catalog import read_session
+from holdfast.runtime.plans.plan import read
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns.recovery import settle_to_read
 from holdfast.server.problems import WireProblem
@@ -31,6 +32,8 @@ class HeadGuard:
     def __init__(self, engine: Engine, session: str, head: int) -> None:
         self._engine, self._session, self.head = engine, session, head
         self.has_refused = False
+        self.is_judged = False
+        """Whether the store has said that it is done, or that it was done before."""
         self._is_done = False
 
     def __getattr__(self, name: str) -> Any:
@@ -61,8 +64,9 @@ class HeadGuard:
         if isinstance(outcome, Refused):
             if outcome.why == "moved":
                 raise self.refusal()
+            self.is_judged = outcome.why == "accepted"
         else:
-            self._is_done = True
+            self._is_done = self.is_judged = True
         return outcome
 
 
@@ -101,6 +105,10 @@ async def guarded(
     log.engine = cast(Engine, guard)
     try:
         yield AsyncSession(log)
+        # Where nothing was left to do, no commit was guarded; and it may be that nothing was left
+        # because of what another has done, which the sender does not know.
+        if not guard.is_judged and (await arun(read(log.state))).head != head:
+            raise guard.refusal()
     except Conflict:
         if guard.has_refused:
             raise await _stale(session, head) from None

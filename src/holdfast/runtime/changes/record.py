@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.entry import Draft
+from holdfast.domain.log.fold import Log
 from holdfast.domain.message import (
     Payload,
     all_flat,
@@ -72,7 +73,7 @@ OUTSIDE = Within()
 class Decision(NamedTuple):
     """What recording a list means for a log with this head. `leading` and `remembered` are the list
     as it was then: instructions, and messages. `shows_past`: the view needs what a load from the
-    last compaction would not read.
+    last compaction would not read. `is_late`: what was written after that head was looked at, too.
     """
 
     head: int
@@ -81,6 +82,7 @@ class Decision(NamedTuple):
     leading: list[Payload]
     remembered: list[Remembered]
     shows_past: bool
+    is_late: bool
 
     def list_then(self) -> list[Payload]:
         return [*self.leading, *(entry.snapshot for entry in self.remembered)]
@@ -205,18 +207,20 @@ def _commit(
     first: Decision,
 ) -> Plan[Recorded]:
     decision = first
-    # A list with nothing new and the shape it had needs no commit at all.
-    while decision.drafts:
-        written = yield from session.commit_or_retry(
-            Write(
-                session.id,
-                drafts=decision.drafts,
-                head=decision.head,
-                unbase=decision.shows_past,
+    # A list with nothing new and the shape it had needs no commit at all. But then no guard tells
+    # that it is so only with what another has stored meanwhile: the head that is told has to have it.
+    while decision.drafts or decision.is_late:
+        if decision.drafts:
+            written = yield from session.commit_or_retry(
+                Write(
+                    session.id,
+                    drafts=decision.drafts,
+                    head=decision.head,
+                    unbase=decision.shows_past,
+                )
             )
-        )
-        if written is not None:
-            break
+            if written is not None:
+                break
         decision = yield from decided_again(session, memory, first, format=format)
     head = decision.head + len(decision.drafts)
     keep(session, memory, decision, first, payloads, format=format, head=head)
@@ -268,11 +272,7 @@ def _decide(
             snapshot(payload) for payload in items[: len(items) - len(remembered)]
         ]
 
-        drafts: list[Draft] = []
-        if found.instructions is not None and found.instructions != log.instructions:
-            drafts.append(
-                session.draft("instructions", body=freeze(found.instructions))
-            )
+        drafts = _instructions(session, log, found)
         # A view names messages by seq, also those that are not stored yet: the guard by
         # the head makes sure that they get these.
         first_seq = head + 1 + within.ahead + len(drafts)
@@ -282,7 +282,16 @@ def _decide(
         if view is not None:
             drafts.append(session.draft("view", view.shape))
         shows_past = view is not None and view.shows_past
-        return Decision(head, tuple(drafts), new, leading, remembered, shows_past)
+        is_late = session.looked_upto > head
+        return Decision(
+            head, tuple(drafts), new, leading, remembered, shows_past, is_late
+        )
+
+
+def _instructions(session: SessionLog, log: Log, found: Reconciled) -> list[Draft]:
+    if found.instructions is None or found.instructions == log.instructions:
+        return []
+    return [session.draft("instructions", body=freeze(found.instructions))]
 
 
 def _found(

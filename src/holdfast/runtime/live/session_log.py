@@ -302,6 +302,13 @@ class SessionLog:
         derived.contexts.know_given(self._derived.contexts)
         self._derived = derived
 
+    @property
+    def looked_upto(self) -> int:
+        """The seq of the last entry that was folded into `log` or `history`."""
+        known = self._derived
+        past = 0 if known.history is None else known.history.head
+        return max(known.log.head, past)
+
     def history(self) -> Log:
         """The log, up to date, from its first entry on: what the transcript is told from. After a
         compaction it is folded apart, without payloads.
