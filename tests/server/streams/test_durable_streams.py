@@ -214,3 +214,43 @@ def test_a_stream_is_its_tenants_own_and_an_erased_one_is_gone(tmp_path):
         erase = f"/v1/sessions/{session['id']}/erase"
         assert json.dumps(server.ask("POST", erase, {"preview": False}).done)
         assert _stream(server, "GET", "a").status in (404, 410)
+
+
+@pytest.mark.parametrize(
+    "path", ["a%20b", "%C3%A4", "%E2%82%AC/x", "a%3Fb", "a%23b", "100%25", "%F0%9F%8C%8A"]
+)
+def test_a_stream_with_any_name_is_told_where_it_is(served, path):
+    """Its address comes back percent-encoded, as a header can have it, and leads to the stream; a
+    fork may be asked for by it.
+    """
+    made = served.ask("PUT", f"/v1/stream/{path}", raw=b"hello", headers=TEXT)
+    assert made.status == 201
+    address = made.headers["location"]
+    assert address.isascii() and address.endswith(f"/v1/stream/{path}")
+    there = address.removeprefix(f"http://127.0.0.1:{served.port}")
+    assert served.ask("GET", there).body == "hello"
+    fork = {"Stream-Forked-From": there}
+    assert served.ask("PUT", f"/v1/stream/fork/{path}", headers=fork).status == 201
+    assert served.ask("GET", f"/v1/stream/fork/{path}").body == "hello"
+    assert served.ask("DELETE", f"/v1/stream/fork/{path}").status == 204
+    assert served.ask("DELETE", there).status == 204
+
+
+@pytest.mark.parametrize(
+    "path", ["%ff", "%ed%a0%80", "a%00b", "a%0d%0ab", "a%0ab", "a%7Fb", "%C2%85"]
+)
+def test_what_is_no_name_is_refused_before_a_stream_is_made(served, path):
+    known = served.ask("GET", "/v1/sessions").done["items"]
+    for method in ("PUT", "POST", "GET", "DELETE"):
+        told = served.ask(method, f"/v1/stream/{path}", raw=b"hello", headers=TEXT)
+        # No address has a line break in it.
+        assert told.status == (404 if "%0a" in path else 400)
+    source = {"Stream-Forked-From": f"/v1/stream/{path}"}
+    assert served.ask("PUT", "/v1/stream/a-fork", headers=source).status == 400
+    assert served.ask("GET", "/v1/sessions").done["items"] == known
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with WireServer(tmp_path_factory.mktemp("named") / "s.db") as server:
+        yield server

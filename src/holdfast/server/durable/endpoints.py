@@ -5,6 +5,7 @@ import base64
 import re
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from starlette.requests import Request
@@ -45,6 +46,7 @@ SAFE_MAX = (1 << 53) - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _OFFSET = re.compile(r"-1|now|[0-9]{1,16}_[0-9]{1,16}")
 _FORK_OFFSET = re.compile(r"[0-9]{1,16}_[0-9]{1,16}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MEDIA = re.compile(r"[\w-]+/[\w-]+")
 HEADERS = {
     # A page that has a token may ask from anywhere: no cookie speaks for it.
@@ -82,6 +84,9 @@ async def _preflight(request: Request) -> Response:
 def _answered(handler: Any) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
+            # As it was sent: a decoded one has signs of replacement for what was no text.
+            raw = request.scope.get("raw_path")
+            read_path(raw or quote(request.scope["path"]).encode())
             response: Response = await handler(request, streams_of(request))
         except StreamRefusal as refusal:
             response = Response(
@@ -92,6 +97,19 @@ def _answered(handler: Any) -> Any:
         return response
 
     return endpoint
+
+
+def read_path(sent: bytes) -> str:
+    """A path as it was sent, percent-encoded. What is no text, or would steer whoever shows it, is
+    refused: no header could say where such a stream is.
+    """
+    try:
+        path = unquote_to_bytes(sent).decode()
+    except UnicodeDecodeError:
+        raise StreamRefusal(400, "The path is not UTF-8") from None
+    if _CONTROL.search(path):
+        raise StreamRefusal(400, "The path has control characters")
+    return path
 
 
 def streams_of(request: Request) -> TenantStreams:
@@ -137,7 +155,9 @@ async def put(request: Request, streams: TenantStreams) -> Response:
             # Another server was there first.
             return await _existing(made, streams, wanted, closed, offset)
     told = _told(made.log)
-    told["location"] = str(request.url.replace(query=""))
+    # Of a name with `?` or `#` in it, `url` takes the rest for something else.
+    address = quote(request.scope["path"])
+    told["location"] = str(request.url.replace(path=address, query="", fragment=""))
     return Response(status_code=201, headers=told)
 
 
@@ -206,7 +226,8 @@ def _wanted(request: Request) -> tuple[StreamCreated, int | None, int | None]:
     headers = request.headers
     source = headers.get("stream-forked-from")
     if source is not None:
-        source = source.partition("?")[0].removeprefix(PREFIX).lstrip("/")
+        source = read_path(source.partition("?")[0].encode())
+        source = source.removeprefix(PREFIX).lstrip("/")
     content_type = headers.get("content-type", "")
     if not _MEDIA.match(content_type):
         content_type = "" if source else "application/octet-stream"
