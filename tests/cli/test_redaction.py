@@ -20,6 +20,15 @@ SECRETS = {
     "AKIA" + "ABCDEFGH12345678": "AWS key",
     "AIza" + "a1B2c" * 7: "Google key",
     "xoxb-" + "123456789012-abcdef": "Slack token",
+    "xapp-" + "1-A0123-456-abcdef": "Slack token",
+    "gsk_" + "a1B2c3D4" * 6: "Groq key",
+    "xai-" + "a1B2c3D4" * 10: "xAI key",
+    "r8_" + "a1B2c3D4e5" * 4: "Replicate token",
+    "npm_" + "a1B2c3D4e5f6" * 3: "npm token",
+    "pypi-" + "AgEIcHlwaS5vcmc" * 6: "PyPI token",
+    "SG." + "a1B2c3D4e5" * 2 + "." + "a1B2c3D4e5" * 4: "SendGrid key",
+    "-----BEGIN PGP " + "PRIVATE KEY BLOCK-----\n\nlQ\n=ab\n-----END PGP PRIVATE KEY BLOCK-----":
+    "private key",
     "sk_live_" + "a1B2c3D4" * 3: "Stripe key",
     "12345678" + ":AA" + "a1B2c3D4e5f" * 3: "Telegram token",
     "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0In0." + "s" * 20: "JSON web token",
@@ -41,6 +50,12 @@ def test_a_secret_is_replaced_by_its_kind_wherever_it_stands(secret):
         ('{"api_key": "correcthorse"}', '{"api_key": "[redacted: secret]"}'),
         ("my password: hunter22", "my password: [redacted: secret]"),
         ("Authorization: Bearer abcdefghijklmnop1", "Authorization: Bearer [redacted: token]"),
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [redacted: token]"),
+        ("password=hunter2", "password=[redacted: secret]"),
+        ('{"api_key": "abc1234"}', '{"api_key": "[redacted: secret]"}'),
+        ('password="correct horse 9"; and on', 'password="[redacted: secret]"; and on'),
+        ('{"password": "ab\\"cdefgh"}', '{"password": "[redacted: secret]"}'),
+        ('say {\\"api_key\\": \\"abc1234\\"}', 'say {\\"api_key\\": \\"[redacted: secret]\\"}'),
         ("postgresql://ann:s3cret@db/agents", "postgresql://ann:[redacted: password]@db/agents"),
     ],
 )
@@ -53,6 +68,21 @@ def test_a_value_is_a_secret_by_what_stands_before_it(said, left):
     [
         "Your password: required by the bank.",
         "max_tokens: 12345678",
+        'token = os.environ["TOKEN"]',
+        'api_key=os.getenv("OPENAI_API_KEY2")',
+        "password = getpass.getpass()",
+        "password=self.password,",
+        "api_key=api_key, password=None",
+        "password = await ask_for_it(user)",
+        "password: required|min:8|confirmed",
+        "password=$DB_PASSWORD1",
+        'password="${DB_PASSWORD1}"',
+        "secret = load_secret_from_vault(name)",
+        "token: Optional[AccessToken]",
+        "api_key: settings.openai_api_key",
+        "const token = await getToken(user);",
+        '"password": {"type": "string"}',
+        'access_token = response.json()["access_token"]',
         "Basic responsibilities of a gardener",
         "The secret of the tide is patience.",
         "https://example.org:8080/a@b",
@@ -65,7 +95,7 @@ def test_other_words_stay(said):
     assert redacted(said) == said
 
 
-LONG = ["-", "a-", "secret", "password:", "://", "eyJ"]
+LONG = ["-", "a-", "secret", "password:", "password.", "://", "eyJ", "SG."]
 
 
 @pytest.mark.parametrize("unit", LONG)
@@ -90,6 +120,31 @@ def test_arguments_stay_json():
     }
     plain = {"arguments": '{ "n":1 }', "content": None}
     assert redacted_value(plain) == plain
+
+
+def test_what_a_secret_field_has_inside_is_secret_too():
+    given = {
+        "token": {"value": "correct9", "type": "string"},
+        "api_keys": 2,
+        "secret": ["abcdefgh"],
+    }
+    left = {"value": "[redacted: secret]", "type": "string"}
+    kept = redacted_value(given)
+    assert kept == {"token": left, "api_keys": 2, "secret": ["[redacted: secret]"]}
+    assert redacted_value({"password": "abc1234"}) == {"password": "[redacted: secret]"}
+
+
+@pytest.mark.parametrize("format", ["markdown", "html", "openai.chat", "anthropic"])
+def test_json_in_a_text_of_a_call_or_its_result_has_no_secrets_either(tmp_path, format):
+    path = str(tmp_path / "agent.db")
+    inner = json.dumps({"api_key": 'correct"horse9', "token": {"value": "battery8"}})
+    with holdfast.open(path) as store, store.session("k").turn("Go.") as turn:
+        call = turn.call("post", {"body": inner, "auth": {"token": {"value": "staple77"}}})
+        turn.result(call, json.dumps({"answer": inner}))
+        turn.say("Done.")
+    told = command("export", "k", "--as", format, "--store", path).out
+    found = [word for word in ("horse9", "battery8", "staple77") if word in told]
+    assert (found, "post" in told) == ([], True)
 
 
 KEY = "sk-" + "proj-" + "Zz09" * 8

@@ -50,10 +50,11 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Paragraph(msgspec.Struct, frozen=True):
-    """What was said, which may be anything."""
+    """What was said, which may be anything. A call is told by its text, too."""
 
     text: str
     title: str = ""
+    call: Call | None = None
 
 
 Piece = Title | Fact | Heading | Remark | Paragraph
@@ -158,9 +159,9 @@ def _heading(seen: StoredMessage, message: holdfast.Message, outline: Outline) -
 def _call(part: Call, call: ToolCall | None, messages: Messages) -> Iterator[Paragraph]:
     """A call and its outcome. There is no `call` when its message was cut off in the middle of it."""
     if call is None:
-        yield Paragraph(units.call(part), "Call, never whole")
+        yield Paragraph(units.call(part), "Call, never whole", part)
         return
-    yield Paragraph(units.call(part), f"Call, {CALL_STATES[call.state]}")
+    yield Paragraph(units.call(part), f"Call, {CALL_STATES[call.state]}", part)
     if call.outcome is None or call.outcome not in messages:
         return
     for answer in messages[call.outcome].parts:

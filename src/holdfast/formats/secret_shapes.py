@@ -12,8 +12,9 @@ from holdfast.domain.approval import read_arguments
 from holdfast.formats.reading import dumped
 
 _WHOLE = {
-    "private key": r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----"
-    r"(?:(?!-----END)[\s\S]){0,20000}(?:-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----)?",
+    "private key": r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?!-----END)[\s\S]){0,20000}"
+    r"(?:-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----)?",
     "Anthropic key": r"\bsk-ant-[A-Za-z0-9_-]{16,}",
     "API key": r"\bsk-[A-Za-z0-9_-]{20,}",
     "GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,})",
@@ -23,7 +24,13 @@ _WHOLE = {
     "Hugging Face token": r"\bhf_[A-Za-z0-9]{30,}",
     "AWS key": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
     "Google key": r"\bAIza[0-9A-Za-z_-]{35}",
-    "Slack token": r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}",
+    "Slack token": r"\b(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}",
+    "Groq key": r"\bgsk_[A-Za-z0-9]{20,}",
+    "xAI key": r"\bxai-[A-Za-z0-9]{20,}",
+    "Replicate token": r"\br8_[A-Za-z0-9]{20,}",
+    "npm token": r"\bnpm_[A-Za-z0-9]{30,}",
+    "PyPI token": r"\bpypi-[A-Za-z0-9_-]{32,}",
+    "SendGrid key": r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
     "Stripe key": r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
     "Telegram token": r"\b[0-9]{8,10}:AA[A-Za-z0-9_-]{33}\b",
     "JSON web token": r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
@@ -33,20 +40,38 @@ _NAMES = (
     r"|(?:access|auth|refresh|bearer)[_-]?token|token|passw(?:or)?d|passphrase)"
 )
 _FIELD = re.compile(r"[A-Za-z0-9_-]{0,40}" + _NAMES, re.IGNORECASE)
+_CLEAR = re.compile(r"key$|passw|passphrase|client", re.IGNORECASE)
+"""Names that nothing but a secret has; what is called a token or a secret may be many a thing."""
 _HAS_DIGIT = r"(?=[^\s\"',;]{0,200}[0-9])"
 """Where nothing but a colon or a space stands before it, a word without a digit is prose."""
 _VALUES = {
     # Authorization: Bearer …
-    "token": r"(\b(?:Bearer|Basic)\s{1,4})" + _HAS_DIGIT + r"[A-Za-z0-9._~+/=-]{16,}",
+    "token": r"(\b(?:Bearer|Basic)\s{1,4})" + _HAS_DIGIT + r"[A-Za-z0-9._~+/=-]{12,}",
     # postgresql://user:…@host
     "password": r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@]{0,200}:)[^\s/@]{1,200}(?=@)",
-    # DB_PASSWORD=…, "api_key": "…"
-    "secret": r"((?<![A-Za-z])"
-    + _NAMES
-    + r"[\"']?\s{0,4}(?:[:=]\s{0,4}[\"']|=\s{0,4}|:\s{0,4}"
-    + _HAS_DIGIT
-    + r"))[^\s\"',;&<>{}\[\]]{8,}",
 }
+# DB_PASSWORD=…, "api_key": "…", and the same inside a text that is JSON itself.
+_NAMED = re.compile(
+    r"(?<![A-Za-z])(?P<name>" + _NAMES + r")"
+    r"\\{0,15}[\"']?\s{0,8}(?P<sign>:=|=>|==|[:=])\s{0,8}(?:"
+    r"\\{1,15}[\"'](?P<inner>[^\"'\\\n]+)"
+    r"|(?P<quote>[\"'])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\\n])+)"
+    r"|(?P<bare>(?:[^\s\"',;&<>{}\[\]\\]|\\(?![\"'n\\])){4,}))",
+    re.IGNORECASE,
+)
+_EXPRESSION = re.compile(
+    r"(?:await|new|null|none|nil|true|false|undefined|input)"
+    r"|[A-Za-z_][\w.]*\(.*"  # a call
+    r"|[A-Za-z_]+(?:\.[A-Za-z_]+)+"  # an attribute
+    r"|[a-z_]+(?::[\w.]+)?(?:\|[a-z_]+(?::[\w.]+)?)+"  # required|min:8
+    r"|\$[A-Za-z_]\w*",  # a variable of a shell
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(r"\$?\{.*\}|<.*>|\$[A-Za-z_]\w*|\[redacted: [\w ]+\]")
+_INDEXED = re.compile(r"[A-Za-z_][\w.]*")
+_HOLDS = frozenset(("value", "values", "raw", "plain", "plaintext", "data", "secret"))
+"""Fields of a secret that have its words; others, such as its type, tell of it."""
+SECRET = "[redacted: secret]"
 
 
 def _shapes() -> Iterator[tuple[re.Pattern[str], str]]:
@@ -63,13 +88,53 @@ def redacted(text: str) -> str:
     """The text, with a word for what kind of secret it was in the place of each."""
     for shape, words in _SHAPES:
         text = shape.sub(words, text)
-    return text
+    return _NAMED.sub(_redacted_match, text)
+
+
+def _redacted_match(found: re.Match[str]) -> str:
+    which = found.lastgroup or ""
+    if found["bare"] is not None:
+        which = "bare"
+        if _is_expression(found):
+            return found[0]
+    elif found["quoted"] is not None:
+        which = "quoted"
+    if not _is_secret(found["name"], found[which]):
+        return found[0]
+    start, end = found.span(which)
+    begin = found.start()
+    return found[0][: start - begin] + SECRET + found[0][end - begin :]
+
+
+def _is_expression(found: re.Match[str]) -> bool:
+    """Whether code or prose stands there, and no value: nothing is quoted."""
+    bare = found["bare"]
+    if found["sign"] == ":" and not _has_digit(bare):
+        return True
+    if found.string[found.end() : found.end() + 1] == "[" and _INDEXED.fullmatch(bare):
+        return True
+    # What is handed on under its own name is a variable.
+    name = bare.rstrip(").:")
+    return bool(_EXPRESSION.fullmatch(bare) or _FIELD.fullmatch(name))
+
+
+def _has_digit(value: str) -> bool:
+    return any(letter.isdigit() for letter in value)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether this is long enough for a secret, by the name that it has."""
+    if _PLACEHOLDER.fullmatch(value):
+        return False
+    if not _CLEAR.search(name):
+        return len(value) >= 8
+    return len(value) >= (4 if _has_digit(value) else 7)
 
 
 def redacted_value(value: Any) -> Any:
     """A JSON value without secrets in its texts; names of fields stay."""
     if isinstance(value, str):
-        return _redacted_text(value)
+        return redacted_text(value)
     if isinstance(value, list | tuple):
         return [redacted_value(each) for each in value]
     if isinstance(value, dict):
@@ -77,8 +142,8 @@ def redacted_value(value: Any) -> Any:
     return value
 
 
-def _redacted_text(text: str) -> str:
-    # Arguments of a call are JSON in a text, and stay JSON.
+def redacted_text(text: str) -> str:
+    """The text without secrets. JSON in a text, such as the arguments of a call, stays JSON."""
     value = read_arguments(text) if text[:1] in ("{", "[") else text
     if isinstance(value, str):
         return redacted(text)
@@ -88,6 +153,22 @@ def _redacted_text(text: str) -> str:
 
 def _redacted_field(name: str, value: Any) -> Any:
     # A secret may be one by the name of its field alone.
-    if isinstance(value, str) and _FIELD.fullmatch(name) and len(value) >= 8:
-        return "[redacted: secret]"
-    return redacted_value(value)
+    if not _FIELD.fullmatch(name):
+        return redacted_value(value)
+    return _redacted_under(name, value)
+
+
+def _redacted_under(name: str, value: Any) -> Any:
+    """What stands in a field with the name of a secret."""
+    if isinstance(value, str):
+        return SECRET if _is_secret(name, value) else redacted_text(value)
+    if isinstance(value, list | tuple):
+        return [_redacted_under(name, each) for each in value]
+    if isinstance(value, dict):
+        return {
+            inner: _redacted_under(name, each)
+            if inner.lower() in _HOLDS
+            else _redacted_field(inner, each)
+            for inner, each in value.items()
+        }
+    return value
