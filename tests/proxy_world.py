@@ -56,9 +56,11 @@ class Planned(NamedTuple):
 
 
 class HeldProvider:
-    """A strict provider on loopback. Answers are given in the order in which they were planned."""
+    """A provider on loopback, strict unless it is told to take what others take, too. Answers are given
+    in the order in which they were planned.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = True) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.world = self  # type: ignore[attr-defined]
@@ -71,7 +73,7 @@ class HeldProvider:
         """Told at the end of each answer: whether all of it could be sent."""
         self._planned: queue.Queue[Planned] = queue.Queue()
         self._gate = threading.Semaphore(0)
-        self._judge = Provider(self.url, strict=True)
+        self._judge = Provider(self.url, strict=strict)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -82,13 +84,14 @@ class HeldProvider:
         hold_after: int | None = None,
         ending: str = "well",
         encoding: str | None = None,
+        kind: str = "text/event-stream; charset=utf-8",
     ) -> bytes:
-        """Streams these events; what the body will be."""
+        """Streams these events; what the body will be. `kind` is what they are called."""
         pieces = []
         for name, data in events:
             text = data if isinstance(data, str) else json.dumps(data)
             pieces.append(((f"event: {name}\n" if name else "") + f"data: {text}\n\n").encode())
-        headers = {"content-type": "text/event-stream; charset=utf-8"}
+        headers = {"content-type": kind} if kind else {}
         if encoding is not None:
             headers["content-encoding"] = encoding
             packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
@@ -178,9 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def provider() -> Iterator[HeldProvider]:
+def provider(*, strict: bool = True) -> Iterator[HeldProvider]:
     """A provider for the time of a `with` block."""
-    held = HeldProvider()
+    held = HeldProvider(strict=strict)
     try:
         yield held
     finally:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.fingerprint import snapshot
 from holdfast.domain.record.grouping import Refs, View, gather
+from holdfast.domain.record.split_messages import gather_split
 
 
 class Remembered(msgspec.Struct, frozen=True, gc=False):
@@ -96,11 +97,16 @@ def gathered(
     """
     held = last.messages
     count = len(held)
+    before: Payloads = []
     if equal.held is held and equal.snapshots == _payloads(shown[:count]):
-        # Nothing remembered is a list of items then: only what the view shows besides may be.
+        # Nothing remembered is a list of items then: only what the view shows besides may be, and
+        # only after all of that.
+        before, payloads = payloads[: equal.stop], payloads[equal.stop :]
         held = []
         shown = shown[count:]
-    return gather(payloads, [*_payloads(shown), *snapshots_of(held)])
+    known = [*shown, *((entry.snapshot, entry.refs) for entry in held)]
+    pieces = gather_split(payloads, known)
+    return [*before, *gather(pieces, _payloads(known))]
 
 
 def _payloads(shown: View) -> list[Payload]:

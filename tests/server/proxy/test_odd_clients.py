@@ -1,0 +1,110 @@
+"""Clients and providers that do what the APIs allow and few do: nothing is doubled, lost, or bent for it."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from clients import SCRIPTS
+from holdfast.server.proxy.dialects import CHAT
+from proxied_samples import say, whole
+from proxy_world import KEY, ProxyClients, provider, proxied, told, turns
+
+HI = [{"role": "user", "content": "Hi"}]
+FORMATS = ("openai.chat", "openai.responses", "anthropic")
+
+
+def pieces(format: str) -> tuple[Any, Any, Any]:
+    """Words, a call and its result, each by itself."""
+    words = {"role": "assistant", "content": "I look."}
+    said = {"name": "look", "arguments": '{"at": 1}'}
+    if format == "openai.chat":
+        call = {"id": "call_1", "type": "function", "function": said}
+        result = {"role": "tool", "tool_call_id": "call_1", "content": "There."}
+        return words, {"role": "assistant", "content": None, "tool_calls": [call]}, result
+    if format == "openai.responses":
+        result = {"type": "function_call_output", "call_id": "call_1", "output": "There."}
+        return words, {"type": "function_call", "call_id": "call_1", **said}, result
+    use = {"type": "tool_use", "id": "call_1", "name": "look", "input": {"at": 1}}
+    answer = {"type": "tool_result", "tool_use_id": "call_1", "content": "There."}
+    return (
+        words,
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [answer]},
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_words_and_a_call_that_are_sent_back_apart_are_stored_once(
+    tmp_path: Path, format: str
+) -> None:
+    store = tmp_path / "a.db"
+    script = SCRIPTS[format]
+    # Not all providers refuse neighbours of one role.
+    with provider(strict=False) as upstream, proxied(store, upstream) as port:
+        clients = ProxyClients(port, "mine")
+        upstream.answer(script(["I look."], calls=[("call_1", "look", ['{"at": ', "1}"])]))
+        list(clients.stream(format, HI))
+        said: list[Any] = [*HI, *pieces(format)]
+        upstream.answer(script(["Found."], number=2))
+        list(clients.stream(format, said))
+        said += [{"role": "assistant", "content": "Found."}, {"role": "user", "content": "And?"}]
+        upstream.answer(script(["That is all."], number=3))
+        list(clients.stream(format, said))
+    texts = [text for _, text, _ in told(store, "mine")]
+    assert texts == ["Hi", "I look.", "There.", "Found.", "And?", "That is all."]
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/x-ndjson", ""])
+def test_a_stream_is_one_whatever_its_provider_calls_it(
+    tmp_path: Path, kind: str, encoding: str | None
+) -> None:
+    store = tmp_path / "a.db"
+    format = "openai.chat"
+    with provider() as upstream, proxied(store, upstream) as port:
+        script = SCRIPTS[format](["one ", "two ", "three"])
+        upstream.answer(script, hold_after=len(script) - 2, kind=kind, encoding=encoding)
+        stream = iter(ProxyClients(port, "mine").stream(format, HI))
+        seen = ""
+        # It is not held back until its end.
+        while "three" not in seen:
+            seen += next(stream).to_json()
+        upstream.go_on()
+        list(stream)
+    assert told(store, "mine")[-1] == ("assistant", "one two three", "complete")
+    assert turns(store, "mine") == ["completed"]
+
+
+def test_an_answer_in_one_piece_to_who_asked_for_a_stream_is_stored(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        upstream.answer_whole(whole(CHAT, [say(CHAT, "Hello.")]))
+        list(ProxyClients(port, "mine").stream("openai.chat", HI))
+    assert told(store, "mine")[-1] == ("assistant", "Hello.", "complete")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("field", ["type", "code"])
+@pytest.mark.parametrize("key", [KEY, f"Incorrect key: {KEY}", "sk-abcdef", "0a1b2c3d4e5f6071"])
+def test_an_error_that_has_the_key_in_it_is_stored_as_an_error(
+    tmp_path: Path, format: str, field: str, key: str
+) -> None:
+    store = tmp_path / "a.db"
+    error = {field: key, "message": f"Incorrect API key provided: {key}"}
+    event: Any = {"type": "error", "error": error}
+    if format == "openai.responses":
+        event = {"type": "response.failed", "response": {"id": "r", "error": error}}
+    with provider() as upstream, proxied(store, upstream) as port:
+        name = None if format == "openai.chat" else event["type"]
+        upstream.answer([(name, event)])
+        with contextlib.suppress(Exception):
+            list(ProxyClients(port, "mine").stream(format, HI))
+    assert turns(store, "mine") == ["failed"]
+    with holdfast.open(store) as opened:
+        [turn] = opened.session("mine", create=False).turns()
+    assert turn.error == "the provider answered: error"
+    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert key.encode() not in stored
