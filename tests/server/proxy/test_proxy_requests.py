@@ -11,6 +11,8 @@ from holdfast.server.proxy.answers import (
     AnswerReader,
     EventReader,
     EventTooLarge,
+    is_code,
+    looks_like_events,
     whole_chunks,
     whole_events,
 )
@@ -362,6 +364,26 @@ class TestAnswers:
             reader = AnswerReader(dialect)
             reader.read([json.dumps(data)])
             assert reader.is_ended and reader.error == error
+
+    def test_a_beginning_tells_whether_a_body_is_events(self) -> None:
+        for begun in (
+            b"data: {",
+            b"event: x\n",
+            b": ping\n\n",
+            b"\xef\xbb\xbf\r\nid: 1",
+            b"\n\ndata:",
+        ):
+            assert looks_like_events(begun) is True
+        for begun in (b"", b"\n", b"da", b"event", b"\xef\xbb\xbf"):
+            assert looks_like_events(begun) is None
+        for begun in (b"{", b'{"data":', b"[", b"<html>", b"dates", b" data:"):
+            assert looks_like_events(begun) is False
+
+    def test_what_looks_like_the_name_of_an_error(self) -> None:
+        for told in ("rate_limit_exceeded", "overloaded_error", "429", "invalid_base64_image"):
+            assert is_code(told)
+        for told in ("", "Bad key", "sk-abc", "a1b2c3d4", "x" * 21, "12345", "a-1b", "Rate_Limit"):
+            assert not is_code(told)
 
     def test_what_is_no_message_gives_no_chunks(self) -> None:
         assert whole_chunks(CHAT, {"object": "list"}) == []

@@ -19,7 +19,14 @@ _MARK_MAX = 3
 """So much of a blank line may stand before where a piece was cut."""
 # Not `splitlines`, which also divides at characters that JSON may have in a string.
 _LINE = re.compile(r"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""What a line of server-sent events begins with."""
 _DONE = "[DONE]"
+_CODE = re.compile(r"[a-z0-9_.-]{1,60}")
+_WORD = re.compile(r"[a-z]{0,20}[0-9]{0,4}")
+_KEYS = ("sk-", "sk_", "pk-", "gsk_", "xai-", "key-", "aiza")
+"""What keys begin with."""
 _ENDS = {
     "message_stop",
     "response.completed",
@@ -114,6 +121,14 @@ def whole_events(raw: bytes | bytearray, start: int = 0) -> tuple[list[str], int
     return found, begin
 
 
+def looks_like_events(begun: bytes) -> bool | None:
+    """Whether a body that begins so is one of server-sent events; None when it can't be told yet."""
+    line = begun.removeprefix(_BOM).lstrip(b"\r\n")
+    if line.startswith(_FIELDS):
+        return True
+    return None if any(field.startswith(line) for field in _FIELDS) else False
+
+
 class AnswerReader:
     """What the events of one answer say. `is_ended` once its API's own mark of the end was there,
     `is_over` when nothing can follow; `error` is the kind of an error that stood among them.
@@ -163,7 +178,20 @@ def _kind_of_error(chunk: dict[str, Any]) -> str:
         error = chunk["response"].get("error")
     if isinstance(error, dict):
         chunk = error
-    return str(chunk.get("type") or chunk.get("code") or "error")
+    for name in ("type", "code"):
+        if is_code(str(chunk.get(name, ""))):
+            return str(chunk[name])
+    return "error"
+
+
+def is_code(told: str) -> bool:
+    """Whether this is a name that an API has for an error. Anything else may say what the request said,
+    its key for example, and is stored nowhere.
+    """
+    if not _CODE.fullmatch(told) or told.startswith(_KEYS):
+        return False
+    # Words, and numbers; what has both, or is longer, may be a secret.
+    return all(map(_WORD.fullmatch, re.split("[_.-]", told)))
 
 
 def whole_chunks(dialect: Dialect, body: dict[str, Any]) -> list[Any]:

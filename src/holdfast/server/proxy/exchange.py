@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import zlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from holdfast.errors import HoldfastError
@@ -17,6 +18,7 @@ from holdfast.server.proxy.answers import (
     AnswerReader,
     EventReader,
     EventTooLarge,
+    looks_like_events,
     plain_body,
     whole_chunks,
 )
@@ -78,11 +80,11 @@ async def exchange(
         answer = await upstream.ask(asked)
         if answer.header(b"content-encoding") not in ("", *ENCODINGS):
             raise Unreadable("the answer has an encoding that was not asked for")
-        is_stream = answer.header(b"content-type").startswith("text/event-stream")
-        if is_stream and answer.status < 300:
-            await _stream(answer, request, recording, relay)
+        body = AnswerBody(answer)
+        if answer.status < 300 and await _is_stream(answer, request, body):
+            await _stream(answer, body, request, recording, relay)
         else:
-            await _whole(answer, request, recording, relay)
+            await _whole(answer, body, request, recording, relay)
     except (UpstreamFailed, Unreadable, EventTooLarge, zlib.error) as error:
         await recording.fail(str(error), again=True)
         words = error_body(request.dialect, _words(error), "bad_gateway")
@@ -106,14 +108,61 @@ async def exchange(
             answer.close()
 
 
+class AnswerBody:
+    """The body of an answer, whose beginning may be looked at before it is read."""
+
+    def __init__(self, answer: ProviderAnswer) -> None:
+        self._pieces = answer.pieces()
+        self._begun: list[bytes] = []
+
+    async def look(self) -> bytes | None:
+        """The next piece, which is still to be read; None at the end."""
+        async for piece in self._pieces:
+            self._begun.append(piece)
+            return piece
+        return None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """All of it, as it comes."""
+        for piece in self._begun:
+            yield piece
+        self._begun.clear()
+        async for piece in self._pieces:
+            yield piece
+
+
+async def _is_stream(
+    answer: ProviderAnswer, request: Request, body: AnswerBody
+) -> bool:
+    """Whether the answer is a stream of events. Not all servers say so: what was asked for as one, and
+    looks like one to its client, is one.
+    """
+    if answer.header(b"content-type").startswith("text/event-stream"):
+        return True
+    if not request.streams:
+        return False
+    begun, told = b"", None
+    while told is None:
+        piece = await body.look()
+        if piece is None:
+            return False
+        begun += piece
+        told = looks_like_events(plain_body(answer.header(b"content-encoding"), begun))
+    return told
+
+
 async def _stream(
-    answer: ProviderAnswer, request: Request, recording: AnswerRecording, relay: Relay
+    answer: ProviderAnswer,
+    body: AnswerBody,
+    request: Request,
+    recording: AnswerRecording,
+    relay: Relay,
 ) -> None:
     head = [each for each in end_to_end(answer.headers) if each[0] != b"content-length"]
     await relay.put(Head(answer.status, [*head, *recording.headers()]))
     events = EventReader(answer.header(b"content-encoding"))
     told = AnswerReader(request.dialect)
-    async for piece in answer.pieces():
+    async for piece in body.pieces():
         data, passed = events.feed(piece)
         chunks = told.read(data)
         if chunks:
@@ -138,15 +187,19 @@ async def _stream(
 
 
 async def _whole(
-    answer: ProviderAnswer, request: Request, recording: AnswerRecording, relay: Relay
+    answer: ProviderAnswer,
+    body: AnswerBody,
+    request: Request,
+    recording: AnswerRecording,
+    relay: Relay,
 ) -> None:
-    body = bytearray()
-    async for piece in answer.pieces():
-        body += piece
-        if len(body) > WHOLE_MAX:
+    raw = bytearray()
+    async for piece in body.pieces():
+        raw += piece
+        if len(raw) > WHOLE_MAX:
             raise Unreadable("the answer is too large")
     if answer.status < 300:
-        chunks, response_id = _read_whole(answer, request, bytes(body))
+        chunks, response_id = _read_whole(answer, request, bytes(raw))
         recording.response_id = response_id
         if chunks:
             await recording.push(chunks)
@@ -158,8 +211,8 @@ async def _whole(
         await recording.fail(f"the provider answered {answer.status}", again=again)
     head = [*end_to_end(answer.headers), *recording.headers()]
     await relay.put(Head(answer.status, head))
-    if body:
-        await relay.put(bytes(body))
+    if raw:
+        await relay.put(bytes(raw))
     await relay.put(None)
 
 
