@@ -108,3 +108,37 @@ def test_an_error_that_has_the_key_in_it_is_stored_as_an_error(
     assert turn.error == "the provider answered: error"
     stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert key.encode() not in stored
+
+
+@pytest.mark.parametrize("tools", [["look"], ["rate"], []])
+def test_one_question_under_other_instructions_is_no_turn(tmp_path: Path, tools: list[str]) -> None:
+    store = tmp_path / "a.db"
+    format = "openai.chat"
+    script = SCRIPTS[format]
+
+    def ask(clients: ProxyClients, told: str, said: list[Any], names: list[str]) -> None:
+        more: Any = [
+            {"type": "function", "function": {"name": name, "parameters": {}}} for name in names
+        ]
+        asked = [{"role": "system", "content": told}, *said]
+        list(clients.stream(format, asked, **({"tools": more} if more else {})))
+
+    with provider() as upstream, proxied(store, upstream) as port:
+        clients = ProxyClients(port, "mine")
+        upstream.answer(script(["Hello."]))
+        ask(clients, "You help.", HI, ["look"])
+        rate = [{"role": "user", "content": "Is this spam?"}]
+        upstream.answer(script(["I look."], calls=[("call_1", "look", ['{"at": 1}'])], number=2))
+        ask(clients, "You classify.", rate, tools)
+        # What its calls have given is no turn either.
+        _, call, result = pieces(format)
+        upstream.answer(script(["No."], number=3))
+        ask(clients, "You classify.", [*rate, {**call, "content": "I look."}, result], tools)
+        upstream.answer(script(["Well."], number=4))
+        said = [*HI, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "So?"}]
+        ask(clients, "You help.", said, ["look"])
+    assert [text for _, text, _ in told(store, "mine")] == ["Hi", "Hello.", "So?", "Well."]
+    beside = [text for role, text, _ in told(store, "mine/side") if role != "system"]
+    assert beside == ["Is this spam?", "I look.", "There.", "No."]
+    with holdfast.open(store) as opened:
+        assert opened.session("mine").instructions() == "You help."

@@ -53,10 +53,15 @@ class Before(NamedTuple):
 
 
 def kind_of(
-    request: Request, name: NamedSession | None, marks: Marks, before: Before | None
+    request: Request,
+    name: NamedSession | None,
+    marks: Marks,
+    before: Before | None,
+    beside: Marks = (),
 ) -> Kind:
     """What a request is that does not tell it, to the session that it belongs to by its name or its
-    list. `before` is None for a session in which nothing was said yet.
+    list. `before` is None for a session in which nothing was said yet; `beside` is what was asked and
+    answered aside last.
     """
     client = name.client if name is not None else None
     if client is not None and not request.has_tools:
@@ -67,7 +72,9 @@ def kind_of(
         return "aside"
     if request.has_tools and before.is_answered and _has_grown(marks, before):
         return "compaction"
-    if is_strange(marks, before) and _is_by_itself(request, marks, before):
+    if is_strange(marks, before) and (
+        _is_by_itself(request, marks, before) or answers_calls_of(marks, beside)
+    ):
         return "aside"
     return "turn"
 
@@ -123,6 +130,12 @@ def is_strange(marks: Marks, before: Before) -> bool:
     return set(marks).isdisjoint((*before.marks, *before.answer))
 
 
+def answers_calls_of(marks: Marks, beside: Marks) -> bool:
+    """Whether a list goes on with the calls that were made aside."""
+    calls = {id for kind, id in beside if kind == "call"}
+    return any(kind == "result" and id in calls for kind, id in marks)
+
+
 def _has_grown(marks: Marks, before: Before) -> bool:
     """Whether a list is the last one, without its answer, and with more words at its end."""
     if not before.marks or not set(marks).isdisjoint(before.answer):
@@ -139,9 +152,5 @@ def _has_grown(marks: Marks, before: Before) -> bool:
 
 
 def _is_by_itself(request: Request, marks: Marks, before: Before) -> bool:
-    """Whether it is one question, without tools, under other instructions."""
-    return (
-        not request.has_tools
-        and len(marks) == 1
-        and request.instructions != before.instructions
-    )
+    """Whether it is one question under other instructions, with tools or without."""
+    return len(marks) == 1 and request.instructions != before.instructions

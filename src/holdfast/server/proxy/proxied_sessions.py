@@ -35,7 +35,14 @@ from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.end_turn import Ending
 from holdfast.server.proxy.dialects import RESPONSES, Request
-from holdfast.server.proxy.kinds import Before, Kind, is_again, kind_of, told_kind
+from holdfast.server.proxy.kinds import (
+    Before,
+    Kind,
+    answers_calls_of,
+    is_again,
+    kind_of,
+    told_kind,
+)
 from holdfast.server.proxy.list_index import ListIndex
 from holdfast.server.proxy.marks import Mark, Marks, marks_of, opening
 from holdfast.server.proxy.naming import (
@@ -84,6 +91,8 @@ class ProxiedSession:
         self.memory = Memory()
         self.lock = asyncio.Lock()
         self.before: Before | None = None
+        self.beside: Marks = ()
+        """What was asked and answered beside it last."""
         self.is_loaded = False
         self.waiting: OpenTurn | None = None
         self.flight: AnswerRecording | None = None
@@ -126,9 +135,9 @@ class ProxiedSessions:
                 return await self._aside(proxied.key, "aside", request, known)
             await _load(proxied)
             before = proxied.before
-            kind = kind_of(request, name, marks, before)
+            kind = kind_of(request, name, marks, before, proxied.beside)
             if kind != "turn":
-                return await self._aside(proxied.key, kind, request, before)
+                return await self._aside(proxied.key, kind, request, before, marks)
             now = Before(
                 marks,
                 has_tools=request.has_tools,
@@ -391,9 +400,19 @@ class ProxiedSessions:
     # Beside it.
 
     async def _aside(
-        self, key: str, kind: Kind, request: Request, before: Before | None
+        self,
+        key: str,
+        kind: Kind,
+        request: Request,
+        before: Before | None,
+        marks: Marks = (),
     ) -> AnswerRecording:
         """A call that is no part of the dialogue: a turn of a session beside it."""
+        owner = self._known.get(key)
+        known = owner.beside if owner is not None else ()
+        # What goes on there is stored there already; anything else is said anew.
+        if not answers_calls_of(marks, known):
+            known = ()
         name = "side" if kind == "aside" else kind
         number = 1
         while True:
@@ -403,19 +422,24 @@ class ProxiedSessions:
             if proxied.flight is not None or proxied.lock.locked():
                 continue
             async with proxied.lock:
-                asked = own_messages(request, before)
+                asked = own_messages(request, before, known)
                 part = request._replace(messages=asked, goes_on_from=key)
                 try:
                     turn = await self._start(proxied, part)
                 except SessionBusy:
                     continue
-                over = partial(self._aside_over, proxied)
-                proxied.flight = AnswerRecording(turn, request, (), over)
+                over = partial(self._aside_over, proxied, owner)
+                heard = partial(_heard_beside, owner)
+                proxied.flight = AnswerRecording(turn, request, marks, over, heard)
                 return proxied.flight
 
     async def _aside_over(
-        self, proxied: ProxiedSession, recording: AnswerRecording
+        self,
+        proxied: ProxiedSession,
+        owner: ProxiedSession | None,
+        recording: AnswerRecording,
     ) -> None:
+        _heard_beside(owner, recording)
         await _end(recording.turn, recording.ending)
         proxied.flight = None
 
@@ -446,9 +470,17 @@ def _is_next(before: Before | None, waiting: OpenTurn, now: Before) -> bool:
     return any(("result", id) in now.marks for id in waiting.calls)
 
 
-def own_messages(request: Request, before: Before | None) -> list[Any]:
-    """What a call aside says that its session does not."""
-    known: set[Mark] = set()
+def _heard_beside(owner: ProxiedSession | None, recording: AnswerRecording) -> None:
+    """What was asked and answered beside a session: its client may go on with the calls in it."""
+    if owner is not None and recording.marks:
+        owner.beside = (*recording.marks, *recording.answer)
+
+
+def own_messages(
+    request: Request, before: Before | None, beside: Marks = ()
+) -> list[Any]:
+    """What a call aside says that neither its session does, nor what was said aside before."""
+    known: set[Mark] = set(beside)
     if before is not None:
         known.update(before.marks, before.answer)
     own = []
