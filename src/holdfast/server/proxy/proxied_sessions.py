@@ -419,6 +419,9 @@ class ProxiedSessions:
             beside = f"{key}/{name}" if number == 1 else f"{key}/{name}:{number}"
             proxied = await self._open(beside)
             number += 1
+            # What goes on there comes as soon as its client has the end of the answer.
+            if known and number == 2:
+                await self._is_free(proxied)
             if proxied.flight is not None or proxied.lock.locked():
                 continue
             async with proxied.lock:
