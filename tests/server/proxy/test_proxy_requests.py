@@ -212,6 +212,25 @@ class TestListIndex:
         result = {"role": "tool", "tool_call_id": "c1", "content": "out"}
         assert index.find("", marks_of([user("reworded"), asked, result])) == "s1"
 
+    def test_a_list_without_its_head_is_told_by_the_newest_words_of_one(self) -> None:
+        index = ListIndex()
+        said = [user("A?"), model("A."), user("B?"), model("B."), user("C?")]
+        index.learn("", "k", marks_of(said), marks_of([model("C.")]))
+        cut = [*said[2:], model("C."), user("D?")]
+        assert index.find("", marks_of(cut)) == "k"
+        assert index.find("other", marks_of(cut)) is None
+        # Too few, not the newest, or words besides: nobody's.
+        assert index.find("", marks_of(cut[2:])) is None
+        assert index.find("", marks_of([*said[2:], user("D?")])) is None
+        assert index.find("", marks_of([user("X?"), *cut[1:]])) is None
+        # The same list again.
+        index.learn("", "k", marks_of(cut), is_open=True)
+        assert index.find("", marks_of(cut)) == "k"
+        # Of two with the same end it is neither.
+        index.learn("", "k", marks_of(cut), marks_of([model("D.")]))
+        index.learn("", "l", marks_of([user("Z?"), model("Z."), *cut]), marks_of([model("D.")]))
+        assert index.find("", marks_of([*cut[2:], model("D."), user("E?")])) is None
+
     def test_it_knows_so_many_and_no_more(self) -> None:
         index = ListIndex(most=2)
         for number in range(4):

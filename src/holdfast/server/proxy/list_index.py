@@ -8,7 +8,7 @@ apart, and either is as good.
 
 from collections import OrderedDict
 
-from holdfast.server.proxy.marks import Marks, calls_in, chains, opening
+from holdfast.server.proxy.marks import Marks, calls_in, chains, endings, opening
 
 SESSIONS_MAX = 10_000
 PLACES_MAX = 64
@@ -24,6 +24,7 @@ class _IndexedSession:
         self.tip: Place | None = None
         self.opening: Place | None = None
         self.passed: set[Place] = set()
+        self.endings: list[Place] = []
 
 
 class ListIndex:
@@ -38,6 +39,7 @@ class ListIndex:
         self._passed: dict[Place, str] = {}
         self._openings: dict[Place, str] = {}
         self._settled: dict[Place, str] = {}
+        self._endings: dict[Place, set[str]] = {}
 
     def learn(
         self,
@@ -66,12 +68,24 @@ class ListIndex:
         if words:
             known.tip = words[0]
             self._tips[words[0]] = key
+        self._take_endings(known, key)
+        known.endings = [(scope, ending) for ending in endings(whole)]
+        for place in known.endings:
+            self._endings.setdefault(place, set()).add(key)
         begun = opening(marks) if is_open else None
         if begun is not None:
             known.opening = (scope, begun)
             self._openings[scope, begun] = key
         while len(self._known) > self._most:
             self._forget()
+
+    def _take_endings(self, known: _IndexedSession, key: str) -> None:
+        """What was its end is not any more."""
+        for place in known.endings:
+            keys = self._endings[place]
+            keys.discard(key)
+            if not keys:
+                del self._endings[place]
 
     def settle(self, scope: str, key: str) -> None:
         """The session's last list does not come again: whoever begins with the same words begins
@@ -88,6 +102,7 @@ class ListIndex:
     def _forget(self) -> None:
         """The session that was heard of least lately is not known any more."""
         (_, key), known = self._known.popitem(last=False)
+        self._take_endings(known, key)
         for place in (*known.passed, known.tip, known.opening):
             for places in (
                 self._tips,
@@ -113,8 +128,23 @@ class ListIndex:
                     return places[scope, chain]
         begun = opening(marks)
         if begun is None:
-            return None
+            return self._by_ending(scope, marks)
         found = self._openings.get((scope, begun))
         if found is None and is_retry:
             found = self._settled.get((scope, begun))
         return found
+
+    def _by_ending(self, scope: str, marks: Marks) -> str | None:
+        """The one session whose newest words are all that a list has, but for what it asks now: its head
+        was cut off.
+        """
+        known = list(marks)
+        while True:
+            for ending in endings(known)[-1:]:
+                keys = self._endings.get((scope, ending), set())
+                if len(keys) == 1:
+                    return next(iter(keys))
+            # The same list again has its question, too.
+            if not known or known[-1][0] != "user":
+                return None
+            known.pop()

@@ -17,6 +17,9 @@ Mark = tuple[str, str]
 """What kind it is (`call`, `result`, or a role), and the id or the words."""
 Marks = tuple[Mark, ...]
 
+ENDING_MIN, ENDING_MAX = 3, 64
+"""So many messages in a row tell a conversation by its end; fewer may be anybody's."""
+
 _AROUND = re.compile(
     r"<(system-reminder|turn-context)>.*?</\1>|\[Request interrupted by user[^\]]*\]",
     re.DOTALL,
@@ -86,6 +89,19 @@ def chains(marks: Sequence[Mark]) -> list[str]:
         if kind == "assistant":
             found.append(digest.hexdigest())
     return found[::-1]
+
+
+def endings(marks: Sequence[Mark]) -> list[str]:
+    """For each end of the list of so many words, the shortest first, a digest of the words in it: what is
+    left of a list whose head was cut off.
+    """
+    digest = hashlib.sha256()
+    found = []
+    words = [mark for mark in marks if mark[0] not in ("call", "result")]
+    for kind, said in reversed(words[-ENDING_MAX:]):
+        digest.update(f"{kind}\0{said}\0".encode(errors="surrogatepass"))
+        found.append(digest.hexdigest())
+    return found[ENDING_MIN - 1 :]
 
 
 def opening(marks: Sequence[Mark]) -> str | None:
