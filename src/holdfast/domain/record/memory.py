@@ -98,15 +98,23 @@ def gathered(
     held = last.messages
     count = len(held)
     before: Payloads = []
-    if equal.held is held and equal.snapshots == _payloads(shown[:count]):
+    # What equals the last list is known as it stands there: what it shows is nowhere else in pieces.
+    stop = equal.stop if equal.held is held else 0
+    if stop and equal.snapshots == _payloads(shown[:count]):
         # Nothing remembered is a list of items then: only what the view shows besides may be, and
         # only after all of that.
-        before, payloads = payloads[: equal.stop], payloads[equal.stop :]
+        before, payloads, stop = payloads[:stop], payloads[stop:], 0
         held = []
         shown = shown[count:]
     known = [*shown, *((entry.snapshot, entry.refs) for entry in held)]
-    pieces = gather_split(payloads, known)
-    return [*before, *gather(pieces, _payloads(known))]
+    # A message has two pieces at least.
+    if len(payloads) - stop > 1:
+        apart = known
+        if stop:
+            found = {entry.refs[0] for entry in held if entry.refs}
+            apart = [one for one in known if not found.issuperset(one[1])]
+        payloads = [*payloads[:stop], *gather_split(payloads[stop:], apart)]
+    return [*before, *gather(payloads, _payloads(known))]
 
 
 def _payloads(shown: View) -> list[Payload]:

@@ -38,15 +38,53 @@ def gather_split(presented: Payloads, known: View) -> list[Payload]:
     """A caller's list with the pieces of known messages gathered. `known`: as the view shows them, and
     as they were recorded.
     """
-    whole = [
-        (payload, refs[0])
-        for payload, refs in known
-        if len(refs) == 1 and _has_pieces(payload)
-    ]
-    # As most lists are: an answer is words, or one call.
+    if not presented:
+        return []
+    # Most messages are there in one piece, or not at all: that is seen without a closer look.
+    by_id: dict[Any, Payload] = {}
+    for payload in presented:
+        for id in _ids_in(payload):
+            by_id.setdefault(id, payload)
+    whole = []
+    for payload, refs in known:
+        if len(refs) == 1 and _has_pieces(payload) and _may_be_split(payload, by_id):
+            whole.append((payload, refs[0]))
     if not whole:
         return list(presented)
     return _PieceSearch(presented, whole).gathered()
+
+
+def _may_be_split(payload: Payload, by_id: dict[Any, Payload]) -> bool:
+    ids = _ids_in(payload)
+    if not ids:
+        return True
+    there = by_id.get(ids[0])
+    return there is not None and there != payload
+
+
+def _ids_in(payload: Payload) -> list[Any]:
+    """The ids of the calls that it makes or answers, as far as they are seen at a glance."""
+    if isinstance(payload, list):
+        items = payload
+    else:
+        parts = payload.get("parts") or payload.get("content")
+        items = [payload]
+        for more in (payload.get("tool_calls"), parts):
+            if isinstance(more, list):
+                items += more
+    found = []
+    for item in items:
+        if isinstance(item, dict):
+            id = (
+                item.get("call_id")
+                or item.get("tool_call_id")
+                or item.get("tool_use_id")
+            )
+            if id is None and item.get("type") in ("function", "tool_use", "custom"):
+                id = item.get("id")
+            if isinstance(id, str):
+                found.append(id)
+    return found
 
 
 def _has_pieces(payload: Payload) -> bool:
