@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.fingerprint import snapshot
 from holdfast.domain.record.grouping import Refs, View, gather
-from holdfast.domain.record.split_messages import gather_split
 
 
 class Remembered(msgspec.Struct, frozen=True, gc=False):
@@ -97,24 +96,11 @@ def gathered(
     """
     held = last.messages
     count = len(held)
-    before: Payloads = []
-    # What equals the last list is known as it stands there: what it shows is nowhere else in pieces.
-    stop = equal.stop if equal.held is held else 0
-    if stop and equal.snapshots == _payloads(shown[:count]):
-        # Nothing remembered is a list of items then: only what the view shows besides may be, and
-        # only after all of that.
-        before, payloads, stop = payloads[:stop], payloads[stop:], 0
+    if equal.held is held and equal.snapshots == _payloads(shown[:count]):
+        # Nothing remembered is a list of items then: only what the view shows besides may be.
         held = []
         shown = shown[count:]
-    known = [*shown, *((entry.snapshot, entry.refs) for entry in held)]
-    # A message has two pieces at least.
-    if len(payloads) - stop > 1:
-        apart = known
-        if stop:
-            found = {entry.refs[0] for entry in held if entry.refs}
-            apart = [one for one in known if not found.issuperset(one[1])]
-        payloads = [*payloads[:stop], *gather_split(payloads[stop:], apart)]
-    return [*before, *gather(payloads, _payloads(known))]
+    return gather(payloads, [*_payloads(shown), *snapshots_of(held)])
 
 
 def _payloads(shown: View) -> list[Payload]:
