@@ -2,6 +2,8 @@
 and stored once however often its client was cut off (I-5).
 """
 
+import itertools
+
 import pytest
 
 import holdfast
@@ -9,6 +11,7 @@ from line_pusher import LinePusher
 from wire_server import WireServer, ask, in_thread
 
 TEXT = "The kelp holds fast. "
+NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ class Line:
 
     def __init__(self, server, **start):
         self.port, self.token = server
-        start = {"key": f"k{id(self)}", "message": "Hello.", **start}
+        start = {"key": f"k{next(NUMBERS)}", "message": "Hello.", **start}
         self.turn = self.ask("POST", "/v1/turns", start).done
         self.path = f"/v1/turns/{self.turn['id']}"
         self.message = self.ask("POST", f"{self.path}/streams").done["message_id"]
