@@ -4,7 +4,6 @@ context (I-12).
 
 import asyncio
 import copy
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -536,6 +535,20 @@ def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(
         assert list(session.context()) == messages
 
 
+def as_the_past_is_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
+    """Has something happen each time before a recording looks into the past."""
+    history = SessionLog.history
+
+    def history_later(log: SessionLog) -> Any:
+        act()
+        return history(log)
+
+    # As one of Holdfast's own: a stranger in the middle of a call is taken for a signal handler.
+    names = {**globals(), "__name__": "holdfast.tests"}
+    theirs = FunctionType(history_later.__code__, names, closure=history_later.__closure__)
+    monkeypatch.setattr(SessionLog, "history", theirs)
+
+
 def test_what_comes_while_a_recording_looks_into_the_past_is_not_taken_for_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -547,17 +560,8 @@ def test_what_comes_while_a_recording_looks_into_the_past_is_not_taken_for_its_o
     messages = [user("one"), assistant("One."), user("two"), assistant("Two.")]
     session.record(messages)
     session.record(messages[2:])
-    history, came = SessionLog.history, iter(["Here.", "There.", "Yonder."])
-
-    def history_later(log: SessionLog) -> Any:
-        for text in itertools.islice(came, 1):
-            other.append(text)
-        return history(log)
-
-    # As one of Holdfast's own: a stranger in the middle of a call is taken for a signal handler.
-    names = {**globals(), "__name__": "holdfast.tests"}
-    theirs = FunctionType(history_later.__code__, names, closure=history_later.__closure__)
-    monkeypatch.setattr(SessionLog, "history", theirs)
+    came = ["Here.", "There.", "Yonder."]
+    as_the_past_is_read(monkeypatch, lambda: came and other.append(came.pop(0)))
     recorded = session.record([*messages, user("three"), assistant("Three.")])
     assert len(recorded.new) == 2 and recorded.head == session.info().head
     assert "Three." in [payload["content"] for payload in session.context()]
@@ -578,19 +582,10 @@ def test_a_list_that_another_has_just_stored_is_told_with_the_head_that_has_it(
         turn.say("An answer.")
         turn.retract("x")
     other = again(session)
-    history, came = SessionLog.history, iter([[user("New.")]])
-
-    def history_later(log: SessionLog) -> Any:
-        for messages in itertools.islice(came, 1):
-            other.record(messages)
-        return history(log)
-
-    # As one of Holdfast's own: a stranger in the middle of a call is taken for a signal handler.
-    names = {**globals(), "__name__": "holdfast.tests"}
-    theirs = FunctionType(history_later.__code__, names, closure=history_later.__closure__)
-    monkeypatch.setattr(SessionLog, "history", theirs)
+    came = [[user("New.")]]
+    as_the_past_is_read(monkeypatch, lambda: came and other.record(came.pop()))
     recorded = again(session).record([user("New.")])
-    assert next(came, None) is None
+    assert not came
     assert (recorded.new, recorded.head) == ((), session.info().head)
     assert [message.text for message in session.transcript()].count("New.") == 1
 
