@@ -36,6 +36,27 @@ def pieces(format: str) -> tuple[Any, Any, Any]:
     )
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_words_and_a_call_that_are_sent_back_apart_are_stored_once(
+    tmp_path: Path, format: str
+) -> None:
+    store = tmp_path / "a.db"
+    script = SCRIPTS[format]
+    # Not all providers refuse neighbours of one role.
+    with provider(strict=False) as upstream, proxied(store, upstream) as port:
+        clients = ProxyClients(port, "mine")
+        upstream.answer(script(["I look."], calls=[("call_1", "look", ['{"at": ', "1}"])]))
+        list(clients.stream(format, HI))
+        said: list[Any] = [*HI, *pieces(format)]
+        upstream.answer(script(["Found."], number=2))
+        list(clients.stream(format, said))
+        said += [{"role": "assistant", "content": "Found."}, {"role": "user", "content": "And?"}]
+        upstream.answer(script(["That is all."], number=3))
+        list(clients.stream(format, said))
+    texts = [text for _, text, _ in told(store, "mine")]
+    assert texts == ["Hi", "I look.", "There.", "Found.", "And?", "That is all."]
+
+
 @pytest.mark.parametrize("encoding", [None, "gzip"])
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/x-ndjson", ""])
 def test_a_stream_is_one_whatever_its_provider_calls_it(

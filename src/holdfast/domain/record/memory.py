@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.fingerprint import snapshot
 from holdfast.domain.record.grouping import Refs, View, gather
+from holdfast.domain.record.split_messages import gather_split
 
 
 class Remembered(msgspec.Struct, frozen=True, gc=False):
@@ -96,11 +97,30 @@ def gathered(
     """
     held = last.messages
     count = len(held)
-    if equal.held is held and equal.snapshots == _payloads(shown[:count]):
-        # Nothing remembered is a list of items then: only what the view shows besides may be.
+    before: Payloads = []
+    # What equals the last list is known as it stands there: what it shows is nowhere else in pieces.
+    stop = equal.stop if equal.held is held else 0
+    if stop and equal.snapshots == _payloads(shown[:count]):
+        # Nothing remembered is a list of items then: only what the view shows besides may be, and
+        # only after all of that.
+        before, payloads, stop = payloads[:stop], payloads[stop:], 0
         held = []
         shown = shown[count:]
-    return gather(payloads, [*_payloads(shown), *snapshots_of(held)])
+    # A message has two pieces at least.
+    if len(payloads) - stop > 1:
+        apart = _known_besides(shown, held, is_equal=stop > 0)
+        payloads = [*payloads[:stop], *gather_split(payloads[stop:], apart)]
+    known = [*_payloads(shown), *snapshots_of(held)]
+    return [*before, *gather(payloads, known)]
+
+
+def _known_besides(shown: View, held: Held, *, is_equal: bool) -> View:
+    """What may be in pieces where a list goes on, if it begins with an equal of all that is `held`."""
+    known = [*shown, *((entry.snapshot, entry.refs) for entry in held)]
+    if not is_equal:
+        return known
+    found = {entry.refs[0] for entry in held if entry.refs}
+    return [one for one in known if not found.issuperset(one[1])]
 
 
 def _payloads(shown: View) -> list[Payload]:

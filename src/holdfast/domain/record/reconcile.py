@@ -42,6 +42,9 @@ alone it is known in the list of a caller that was not told of the rewind; in th
 gone is from before; one with objects of the rest, but none of that, was cut. And if all that a list
 has of it is a question at its very end, though it had been answered, that is asked again.
 
+A message that the list has as several neighbours is one payload here, a list: `split_messages` and
+`grouping` have gathered it before.
+
 The passes after the walk live in `matching`, over the `atoms` that `layers` lays out; `fingerprint` reads
 payloads, `alignment` lays sequences side by side, `merged_texts` takes joined texts apart.
 
@@ -92,6 +95,7 @@ from holdfast.domain.record.grouping import Refs, Shown, View
 from holdfast.domain.record.layers import Layer, Layers, build_base
 from holdfast.domain.record.matching import match
 from holdfast.domain.record.memory import Held, Remembered, snapshots_of
+from holdfast.domain.record.split_messages import is_split
 from holdfast.domain.record.wordings import Wordings
 
 Ref = str | int
@@ -428,7 +432,8 @@ def _word(
     """Notes an edit where the view words these messages otherwise; returns those that stay in the
     order.
     """
-    if not refs:
+    # What is said in several pieces says the same: no format has a wording for that.
+    if not refs or is_split(payload):
         return refs
     said = without_made(payload)
     if said is not payload and wordings.are_said_beside_made(refs, payload, said):
@@ -474,6 +479,9 @@ def _add_payload(
     """
     known = [claim for claim in group if claim.refs is not None]
     if not known:
+        # Pieces of a message that is another's after all.
+        if isinstance(payload, list) and is_split(payload):
+            return tuple(_add_new(result, piece) for piece in payload)
         return (_add_new(result, payload),)
     if len(group) == 1:
         first = group[0]

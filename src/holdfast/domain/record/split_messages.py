@@ -1,0 +1,232 @@
+"""Split messages: one known message that a caller's list has as several payloads, found again in it.
+
+An answer with words and calls is one message here. Callers keep it in pieces: the words, then each
+call, often with the result of that call behind it. `reconcile` asks of each payload which message it
+shows, and none of these shows one. So the pieces are handed to it as one payload, a list, as
+`grouping` does with the items of a message that it knows as such.
+
+    known        "Let me look." + call 1 + call 2
+    presented    "Let me look."    call 1    result 1    call 2    result 2
+    gathered    ["Let me look.",   call 1,               call 2]   result 1    result 2
+
+All of the message has to be there, in its order, with nothing else between but what answers it: a
+piece that is missing, or one too many, and each payload is looked at by itself. A payload with an id
+of its own that is none of the message's is no piece of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.domain.message import Payload, Payloads
+from holdfast.domain.record.fingerprint import (
+    Fingerprint,
+    Stamps,
+    fingerprint,
+    stamp_of,
+    stamps_in,
+)
+from holdfast.domain.record.grouping import View
+from holdfast.domain.record.merged_texts import STARTS_MAX, after, is_empty
+
+AHEAD_MAX = 16
+"""So many payloads are looked through for the first call of a message that begins with words."""
+_Key = tuple[str, str]
+"""By what a message is looked for: its first call, the first that it answers, or its first line."""
+
+
+def gather_split(presented: Payloads, known: View) -> list[Payload]:
+    """A caller's list with the pieces of known messages gathered. `known`: as the view shows them, and
+    as they were recorded.
+    """
+    if not presented:
+        return []
+    # Most messages are there in one piece, or not at all: that is seen without a closer look.
+    by_id: dict[Any, Payload] = {}
+    for payload in presented:
+        for id in _ids_in(payload):
+            by_id.setdefault(id, payload)
+    whole = []
+    for payload, refs in known:
+        if len(refs) == 1 and _has_pieces(payload) and _may_be_split(payload, by_id):
+            whole.append((payload, refs[0]))
+    if not whole:
+        return list(presented)
+    return _PieceSearch(presented, whole).gathered()
+
+
+def _may_be_split(payload: Payload, by_id: dict[Any, Payload]) -> bool:
+    ids = _ids_in(payload)
+    if not ids:
+        return True
+    there = by_id.get(ids[0])
+    return there is not None and there != payload
+
+
+def _ids_in(payload: Payload) -> list[Any]:
+    """The ids of the calls that it makes or answers, as far as they are seen at a glance."""
+    if isinstance(payload, list):
+        items = payload
+    else:
+        parts = payload.get("parts") or payload.get("content")
+        items = [payload]
+        for more in (payload.get("tool_calls"), parts):
+            if isinstance(more, list):
+                items += more
+    found = []
+    for item in items:
+        if isinstance(item, dict):
+            id = (
+                item.get("call_id")
+                or item.get("tool_call_id")
+                or item.get("tool_use_id")
+            )
+            if id is None and item.get("type") in ("function", "tool_use", "custom"):
+                id = item.get("id")
+            if isinstance(id, str):
+                found.append(id)
+    return found
+
+
+def _has_pieces(payload: Payload) -> bool:
+    """Whether it is made of several things that could stand by themselves."""
+    if isinstance(payload, list):
+        return len(payload) > 1
+    blocks = payload.get("parts") or payload.get("content")
+    calls = payload.get("tool_calls")
+    count = len(calls) if isinstance(calls, list) else 0
+    count += len(blocks) if isinstance(blocks, list) else bool(blocks)
+    return count > 1
+
+
+class _WholeMessage:
+    """A message that may have come back in pieces."""
+
+    def __init__(self, payload: Payload, ref: str) -> None:
+        self.ref = ref
+        self.print = fingerprint(payload)
+        self.stamps: Stamps = stamps_in(payload)
+
+    @property
+    def key(self) -> _Key:
+        print = self.print
+        return _key(print.role, print.text, _first_call(print), print.answers)
+
+
+def _key(role: str, text: str, call: str, answers: Sequence[str]) -> _Key:
+    if call:
+        return "call", call
+    if answers:
+        return "answer", answers[0]
+    return role, text.split("\n", 1)[0]
+
+
+def _first_call(print: Fingerprint) -> str:
+    return print.calls[0][0] if print.calls else ""
+
+
+class _PieceSearch:
+    """One pass over a caller's list."""
+
+    def __init__(
+        self, presented: Payloads, whole: Iterable[tuple[Payload, str]]
+    ) -> None:
+        self._presented = list(presented)
+        self._prints: list[Fingerprint | None] = [None] * len(self._presented)
+        self._waiting: dict[_Key, list[_WholeMessage]] = {}
+        for payload, ref in whole:
+            known = _WholeMessage(payload, ref)
+            self._waiting.setdefault(known.key, []).append(known)
+        self._found: set[str] = set()
+
+    def gathered(self) -> list[Payload]:
+        out: list[Payload] = []
+        place = 0
+        while place < len(self._presented):
+            run = self._run_from(place)
+            if run is None:
+                out.append(self._presented[place])
+                place += 1
+            else:
+                pieces, behind, place = run
+                out += [pieces, *behind]
+        return out
+
+    def _run_from(self, place: int) -> tuple[list[Any], list[Payload], int] | None:
+        """The pieces of a message from here on, what stands between them, and where they end; None if
+        there are none.
+        """
+        if not isinstance(self._presented[place], dict):
+            return None
+        waiting = self._waiting.get(self._key_at(place), ())
+        left = [known for known in waiting if known.ref not in self._found]
+        for known in left[:STARTS_MAX]:
+            run = self._run(known, place)
+            if run is not None:
+                self._found.add(known.ref)
+                return run
+        return None
+
+    def _run(
+        self, known: _WholeMessage, place: int
+    ) -> tuple[list[Any], list[Payload], int] | None:
+        rest = known.print
+        pieces: list[Any] = []
+        behind: list[Payload] = []
+        asked: set[str] = set()
+        count = 0
+        while not is_empty(rest):
+            if place >= len(self._presented):
+                return None
+            payload, said = self._presented[place], self._print(place)
+            left = after(said, rest)
+            stamp = stamp_of(payload)
+            if stamp and known.stamps and stamp not in known.stamps:
+                left = None
+            if not isinstance(payload, dict):
+                return None
+            if _thinks(payload):
+                pieces.append(payload)
+            elif left is not None:
+                pieces.append(payload)
+                asked.update(id for id, _, _ in said.calls)
+                rest = left
+                count += 1
+            elif said.answers and asked.issuperset(said.answers):
+                behind.append(payload)
+            else:
+                return None
+            place += 1
+        # In one piece it is known as it is.
+        return (pieces, behind, place) if count > 1 else None
+
+    def _key_at(self, place: int) -> _Key:
+        """By what the message is to be found whose pieces may begin here."""
+        said = self._print(place)
+        call = _first_call(said)
+        for ahead in range(place + 1, min(place + AHEAD_MAX, len(self._presented))):
+            other = self._print(ahead)
+            if call or other.role != said.role or said.answers or other.answers:
+                break
+            call = _first_call(other)
+        return _key(said.role, said.text, call, said.answers)
+
+    def _print(self, place: int) -> Fingerprint:
+        print = self._prints[place]
+        if print is None:
+            print = self._prints[place] = fingerprint(self._presented[place])
+        return print
+
+
+def _thinks(payload: Payload) -> bool:
+    return isinstance(payload, dict) and payload.get("type") == "reasoning"
+
+
+def is_split(payload: Payload) -> bool:
+    """Whether these are pieces that are messages of their own, of which no format makes one."""
+    if not isinstance(payload, list) or len(payload) < 2:
+        return False
+    # An item of a response has a type; several of them are a wording.
+    return all(
+        isinstance(piece, dict) and "role" in piece and "type" not in piece
+        for piece in payload
+    )

@@ -1,0 +1,239 @@
+"""One stored message that comes back as several neighbours, in the same order, is not news (I-12).
+
+An answer with words and calls is one message here. Clients send it back in pieces: the words, and each
+call by itself, with or without ids, each call followed by its result or not.
+"""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Session
+
+Payload = dict[str, Any]
+HELLO = {"role": "user", "content": "hello"}
+WORDS = "Let me look."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[holdfast.Store]:
+    with holdfast.open(tmp_path / "split.db") as opened:
+        yield opened
+
+
+def chat_call(id: str) -> Payload:
+    return {"id": id, "type": "function", "function": {"name": "f", "arguments": '{"q":1}'}}
+
+
+def item_call(id: str) -> Payload:
+    return {"type": "function_call", "call_id": id, "name": "f", "arguments": '{"q":1}'}
+
+
+def block_call(id: str) -> Payload:
+    return {"type": "tool_use", "id": id, "name": "f", "input": {"q": 1}}
+
+
+def assistant(content: Any, **more: Any) -> Payload:
+    return {"role": "assistant", "content": content, **more}
+
+
+def whole(format: str, *calls: str) -> Any:
+    """An answer as a turn stores it."""
+    if format == "openai.chat":
+        return assistant(WORDS, tool_calls=[chat_call(id) for id in calls])
+    if format == "anthropic":
+        text = {"type": "text", "text": WORDS}
+        return assistant([text, *[block_call(id) for id in calls]])
+    said = {"type": "output_text", "text": WORDS, "annotations": []}
+    message = assistant([said], id="msg_1", type="message", status="completed")
+    return [message, *[{**item_call(id), "id": f"fc_{id}"} for id in calls]]
+
+
+def pieces(format: str, *calls: str) -> list[Payload]:
+    """The same answer as a client sends it back: first its words, then each call."""
+    if format == "openai.chat":
+        return [assistant(WORDS), *[assistant(None, tool_calls=[chat_call(id)]) for id in calls]]
+    if format == "anthropic":
+        return [assistant(WORDS), *[assistant([block_call(id)]) for id in calls]]
+    return [assistant(WORDS), *map(item_call, calls)]
+
+
+def result(format: str, id: str) -> Payload:
+    if format == "openai.chat":
+        return {"role": "tool", "tool_call_id": id, "content": f"result {id}"}
+    if format == "anthropic":
+        block = {"type": "tool_result", "tool_use_id": id, "content": f"result {id}"}
+        return {"role": "user", "content": [block]}
+    return {"type": "function_call_output", "call_id": id, "output": f"result {id}"}
+
+
+def answered(session: Session, format: str, *calls: str) -> None:
+    """A turn in which the model has said words and made calls."""
+    with session.turn("hello", format=format) as turn:
+        turn.add(whole(format, *calls))
+
+
+def told(session: Session) -> list[tuple[str, list[str]]]:
+    found = []
+    for message in session.transcript():
+        if message.role == "assistant":
+            found.append((message.text, [call.call_id for call in message.calls]))
+    return found
+
+
+FORMATS = ["openai.chat", "anthropic", "openai.responses"]
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["same handle", "other handle"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_words_and_calls_that_come_back_as_several_are_one_message(
+    store: holdfast.Store, format: str, fresh: bool
+) -> None:
+    session = store.session("k")
+    answered(session, format, "c1", "c2")
+    sent = [HELLO, *pieces(format, "c1", "c2"), result(format, "c1"), result(format, "c2")]
+    for number, more in enumerate([[], [assistant("Done.")], [{"role": "user", "content": "So?"}]]):
+        sent = [*copy.deepcopy(sent), *more]
+        if fresh:
+            session = store.get(session.id)
+        new = session.record(sent, format=format).new
+        assert len(new) == (1 if number else 2)
+    assert told(session) == [(WORDS, ["c1", "c2"]), ("Done.", [])]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_calls_that_come_back_each_with_its_result_are_one_message(
+    store: holdfast.Store, format: str
+) -> None:
+    session = store.session("k")
+    answered(session, format, "c1", "c2")
+    words, first, second = pieces(format, "c1", "c2")
+    sent = [HELLO, words, first, result(format, "c1"), second, result(format, "c2")]
+    assert len(session.record(sent, format=format).new) == 2
+    sent = [*copy.deepcopy(sent), assistant("Done."), {"role": "user", "content": "So?"}]
+    assert len(session.record(sent, format=format).new) == 2
+    assert told(session) == [(WORDS, ["c1", "c2"]), ("Done.", [])]
+    said = [message.text for message in session.transcript()]
+    assert said == ["hello", WORDS, "result c1", "result c2", "Done.", "So?"]
+
+
+@pytest.mark.parametrize("which", ["words", "calls", "all"])
+def test_items_that_have_kept_some_of_their_ids_are_one_message(
+    store: holdfast.Store, which: str
+) -> None:
+    format = "openai.responses"
+    session = store.session("k")
+    answered(session, format, "c1", "c2")
+    words, first, second = pieces(format, "c1", "c2")
+    stored = whole(format, "c1", "c2")
+    if which in ("words", "all"):
+        words = stored[0]
+    if which in ("calls", "all"):
+        first, second = stored[1:]
+    sent = [HELLO, words, first, result(format, "c1"), second, result(format, "c2")]
+    assert len(session.record(sent, format=format).new) == 2
+    assert session.record(copy.deepcopy(sent), format=format).new == ()
+    assert told(session) == [(WORDS, ["c1", "c2"])]
+
+
+def test_pieces_with_thoughts_between_them_are_one_message(store: holdfast.Store) -> None:
+    format = "openai.responses"
+    session = store.session("k")
+    thoughts: Payload = {"id": "rs_1", "type": "reasoning", "summary": []}
+    with session.turn("hello", format=format) as turn:
+        turn.add([thoughts, *whole(format, "c1")])
+    words, call = pieces(format, "c1")
+    sent = [HELLO, {**thoughts, "id": "rs_1"}, words, call, result(format, "c1")]
+    assert len(session.record(sent, format=format).new) == 1
+    assert told(session) == [(WORDS, ["c1"])]
+
+
+@pytest.mark.parametrize("format", ["openai.chat", "anthropic"])
+def test_the_context_has_the_message_in_one_piece(store: holdfast.Store, format: str) -> None:
+    session = store.session("k")
+    answered(session, format, "c1")
+    session.record([HELLO, *pieces(format, "c1"), result(format, "c1")], format=format)
+    assert session.context(format)[1:] == [whole(format, "c1"), result(format, "c1")]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_words_with_another_call_are_another_message(
+    store: holdfast.Store, format: str
+) -> None:
+    session = store.session("k")
+    answered(session, format, "c1")
+    sent = [HELLO, *pieces(format, "c1"), result(format, "c1"), *pieces(format, "c2")]
+    session.record(sent, format=format)
+    assert told(session) == [(WORDS, ["c1"]), (WORDS, []), ("", ["c2"])]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_many_answers_in_the_same_words_are_told_by_their_calls(
+    store: holdfast.Store, format: str
+) -> None:
+    session = store.session("k")
+    calls = [f"c{number}" for number in range(20)]
+    for call in calls:
+        with session.turn("hello", format=format) as turn:
+            turn.add(whole(format, call))
+            turn.add(result(format, call))
+    sent: list[Payload] = []
+    # Its head was cut off.
+    for call in calls[12:]:
+        sent += [HELLO, *pieces(format, call), result(format, call)]
+    assert session.record(sent, format=format).new == ()
+    assert told(session) == [(WORDS, [call]) for call in calls]
+
+
+def test_results_that_come_back_one_by_one_are_not_news(store: holdfast.Store) -> None:
+    format = "anthropic"
+    session = store.session("k")
+    both = [result(format, id)["content"][0] for id in ("c1", "c2")]
+    session.record(
+        [HELLO, whole(format, "c1", "c2"), {"role": "user", "content": both}], format=format
+    )
+    sent = [HELLO, whole(format, "c1", "c2"), result(format, "c1"), result(format, "c2")]
+    assert session.record(sent, format=format).new == ()
+
+
+def test_pieces_of_what_was_recorded_as_several_stay_several(store: holdfast.Store) -> None:
+    format = "anthropic"
+    session = store.session("k")
+    sent = [HELLO, *pieces(format, "c1"), result(format, "c1")]
+    assert len(session.record(sent, format=format).new) == 4
+    assert store.get(session.id).record(copy.deepcopy(sent), format=format).new == ()
+    assert told(session) == [(WORDS, []), ("", ["c1"])]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_pieces_that_are_said_again_after_a_rewind_are_new(
+    store: holdfast.Store, format: str
+) -> None:
+    session = store.session("k")
+    sent = [HELLO, *pieces(format, "c1"), result(format, "c1")]
+    answered(session, format, "c1")
+    assert len(session.record(sent, format=format).new) == 1
+    session.rewind(next(iter(session.transcript())).id)
+    again = copy.deepcopy(sent)
+    session.record(again, format=format)
+    assert session.record(copy.deepcopy(again), format=format).new == ()
+    assert store.get(session.id).record(copy.deepcopy(again), format=format).new == ()
+    # A handle that has gone back itself says it anew, whole or in its pieces.
+    assert told(session)[1:] in ([(WORDS, []), ("", ["c1"])], [(WORDS, ["c1"])])
+
+
+def test_pieces_with_other_ids_are_other_messages(store: holdfast.Store) -> None:
+    format = "openai.responses"
+    session = store.session("k")
+    answered(session, format, "c1")
+    words, call = whole(format, "c1")
+    again = [{**words, "id": "msg_2"}, {**call, "id": "fc_2"}]
+    sent = [HELLO, words, call, result(format, "c1"), *again]
+    assert len(session.record(sent, format=format).new) == 3
+    # Without the first, too: what has another id is another message.
+    sent = [HELLO, {**words, "id": "msg_3"}, {**call, "id": "fc_3"}]
+    assert len(session.record(sent, format=format).new) == 2
