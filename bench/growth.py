@@ -47,6 +47,9 @@ KEYED: dict[str, Call] = {
     "sessions(key)": lambda store, n: store.sessions(key=f"key {n}"),
     "search, few": lambda store, n: store.search(f"question {n}"),
     "search, many": lambda store, n: store.search("harbour"),
+    "search, none": lambda store, n: store.search(f"nothing {n}"),
+    "search, rare and common": lambda store, n: store.search(f"{n} harbour"),
+    "search(key)": lambda store, n: store.search("harbour", key=f"key {n}"),
     "pending": lambda store, n: store.pending(),
     "outbox": lambda store, n: store.outbox(),
     "erase(preview)": lambda store, n: store.erase(

@@ -24,7 +24,7 @@ from holdfast.engine.open import open_engine
 from holdfast.engine.protocol import Engine, Write
 from holdfast.engine.sqlite.engine import SqliteEngine
 from holdfast.engine.sqlite.file_guard.fair_lock import FairLock
-from holdfast.engine.sqlite.search import feed
+from holdfast.engine.sqlite.search import feed, fts_question
 from holdfast.engine.sqlite.search import index as search
 from holdfast.engine.sqlite.search.index import SearchIndex
 from holdfast.engine.sqlite.search.log_source import LogSource
@@ -141,12 +141,14 @@ stories = st.lists(
     story=stories,
     asks=st.lists(questions, min_size=1, max_size=6),
     role=st.sampled_from([None, "user"]),
+    few=st.sampled_from([1, 2, 100]),
 )
 def test_it_finds_what_a_plain_look_at_every_message_finds(
     tmp_path_factory: pytest.TempPathFactory,
     story: list[tuple[int, str, str]],
     asks: list[str],
     role: str | None,
+    few: int,
 ) -> None:
     reference = ReferenceEngine(words_of=words_of)
     with (
@@ -154,6 +156,8 @@ def test_it_finds_what_a_plain_look_at_every_message_finds(
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(feed, "VOLUME", 8)
+        patch.setattr(fts_question, "ENDINGS_MAX", few)
+        patch.setattr(fts_question, "LISTED_MAX", 4 * few)
         for number in (1, 2, 3):
             for engine in (reference, ours):
                 opened(engine, number, tenant="t" if number < 3 else "other")
@@ -183,6 +187,69 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteEngine]:
         session = opened(made, 1)
         say(made, session, *SCRIPTS, "AND OR NOT x", "")
         yield made
+
+
+def volumes_asked(engine: SqliteEngine, text: str, **more: Any) -> list[int]:
+    """The volumes that a search opens."""
+    index = engine._searching.index
+    look(engine, text, **more)
+    question = index._asked(SearchScope("t", asked(text), **more))
+    assert question is not None
+    connection = index._file.open()
+    return [volume for volume, _ in question.by_volume(connection, search._ANY_TIME)]
+
+
+def test_of_a_rare_word_only_the_volumes_are_opened_that_have_it(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-27: a search costs the same, however many volumes there are."""
+    monkeypatch.setattr(feed, "VOLUME", 8)
+    one, other = opened(engine, 1), opened(engine, 2)
+    for number in range(40):
+        say(engine, one, f"kelp stone{number}")
+    say(engine, other, "kelp pebble")
+    every = volumes_asked(engine, "kelp")
+    assert len(every) > 4
+    assert [len(volumes_asked(engine, text)) for text in ("stone7", "stone7 kelp")] == [1, 1]
+    # The beginning of twelve words.
+    assert len(volumes_asked(engine, "stone1")) < len(every)
+    for few in (2, 100):
+        monkeypatch.setattr(fts_question, "ENDINGS_MAX", few)
+        assert look(engine, "stone1") == [f"kelp stone{n}" for n in (*range(19, 9, -1), 1)]
+        monkeypatch.setattr(fts_question, "LISTED_MAX", few)
+        assert look(engine, "stone1") == [f"kelp stone{n}" for n in (*range(19, 9, -1), 1)]
+    assert volumes_asked(engine, "sand") == []
+    assert len(volumes_asked(engine, "kelp", session=other)) == 1
+
+
+def test_a_volume_that_is_full_is_in_one_piece(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-27: a word is looked for in each piece."""
+    monkeypatch.setattr(feed, "VOLUME", 32)
+    monkeypatch.setattr(search, "BATCH", 4)
+    session = opened(engine, 1)
+    for number in range(70):
+        say(engine, session, f"kelp stone{number}")
+        look(engine, "kelp")
+    connection = engine._searching.index._file.open()
+    pieces = "SELECT count(DISTINCT segid) FROM words_{}_idx"
+    assert [connection.execute(pieces.format(volume)).get for volume in (0, 1)] == [1, 1]
+
+
+def test_a_word_that_was_erased_and_is_said_again_is_found(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "VOLUME", 8)
+    gone, kept = opened(engine, 1), opened(engine, 2)
+    for number in range(10):
+        say(engine, gone, f"kelp stone{number}")
+    assert len(look(engine, "stone")) == 10
+    erase(engine, gone)
+    engine._searching.forget([number_of(engine, gone)])
+    assert look(engine, "stone") == [] and volumes_asked(engine, "stone3") == []
+    say(engine, kept, "kelp stone3")
+    assert look(engine, "stone") == look(engine, "stone3") == ["kelp stone3"]
 
 
 def test_a_time_is_looked_for_in_the_volumes_that_have_it(
@@ -295,6 +362,10 @@ def spoilt_by(path: str, how: str) -> None:
             connection = apsw.Connection(str(place))
             connection.execute("DROP TABLE words_0; DROP TABLE volume")
             connection.close()
+        case "no list of words":
+            connection = apsw.Connection(str(place))
+            connection.execute("DROP TABLE word")
+            connection.close()
         case "a dead link":
             place.unlink()
             place.symlink_to("nowhere")
@@ -314,6 +385,7 @@ DAMAGE = [
     "another database",
     "another version",
     "no tables",
+    "no list of words",
     "a dead link",
 ]
 

@@ -71,6 +71,7 @@ _ACCENTS = (
 )
 _LETTERS = {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ħ": "h", "æ": "ae", "œ": "oe"}
 
+_SPACES = {code: " " for code in range(0x80) if not chr(code).isalnum()}
 _ascii = re.compile("[A-Za-z0-9]+")
 _ascii_long = re.compile(f"[A-Za-z0-9]{{{LETTERS_MAX + 1}}}")
 
@@ -99,6 +100,11 @@ def spaced(text: str) -> str:
         if widest <= LETTERS_MAX or not _ascii_long.search(text):
             return text
     return " ".join(words_in(text))
+
+
+def parted(text: str) -> list[str]:
+    """The words of a text that is `spaced`, folded, in order."""
+    return text.translate(_SPACES).lower().split() if text.isascii() else text.split()
 
 
 def _pattern(text: str) -> re.Pattern[str]:

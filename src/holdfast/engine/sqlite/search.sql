@@ -4,7 +4,8 @@
 -- name: schema
 -- `mark` is the last entry of the log that was read, by its number and its id: a log that has another entry there, or none,
 -- is not the one that was read. `sealed` when the disk keeps the time that a file is given. A volume knows the times of its
--- first and its last message, by their clocks.
+-- first and its last message, by their clocks. Each word in it is listed with it, so that volumes
+-- without a word need not be opened, and the words with a beginning are known; facets behind a colon, as no word begins with.
 CREATE TABLE mark (
     one    INTEGER PRIMARY KEY CHECK (one = 1),
     n      INTEGER NOT NULL,
@@ -17,12 +18,18 @@ CREATE TABLE volume (
     first_at INTEGER NOT NULL,
     last_at  INTEGER NOT NULL
 );
+CREATE TABLE word (
+    text   TEXT    NOT NULL,
+    volume INTEGER NOT NULL,
+    PRIMARY KEY (text, volume)
+) WITHOUT ROWID;
 
 -- name: add_words_table
 -- The words of a volume, by the numbers of their entries; `facet` has a word for each thing one can filter by. The text
 -- itself is not kept. What a word is was decided before: `wording.spaced`.
 CREATE VIRTUAL TABLE IF NOT EXISTS words_{volume}
 USING fts5(text, facet, content='', contentless_delete=1, tokenize='ascii');
+CREATE VIRTUAL TABLE IF NOT EXISTS terms_{volume} USING fts5vocab(words_{volume}, 'col');
 
 -- name: add_volume
 -- A volume has messages of these times too.
@@ -34,12 +41,22 @@ ON CONFLICT (number) DO UPDATE SET
 -- The words of a message.
 INSERT INTO words_{volume} (rowid, text, facet) VALUES (?, ?, ?);
 
+-- name: list_word
+-- A volume has this word.
+INSERT OR IGNORE INTO word (text, volume) VALUES (?, ?);
+
+-- name: list_words
+-- Lists what is in a volume now, and nothing else.
+DELETE FROM word WHERE volume = {volume};
+INSERT INTO word (text, volume)
+SELECT iif(col = 'facet', ':' || term, term), {volume} FROM terms_{volume};
+
 -- name: remove_words
 -- Takes the words of a message out; they stay in the file until `optimize`.
 DELETE FROM words_{volume} WHERE rowid = ?;
 
 -- name: optimize
--- Writes a volume anew, without what was taken out of it.
+-- Writes a volume anew, in one piece and without what was taken out of it.
 INSERT INTO words_{volume} (words_{volume}) VALUES ('optimize');
 
 -- name: mark
@@ -61,6 +78,14 @@ UPDATE mark SET n = ?, id = ?;
 -- name: volumes
 -- Volumes that have messages of this time, newest first.
 SELECT number FROM volume WHERE last_at >= ? AND first_at < ? ORDER BY number DESC;
+
+-- name: volumes_of
+-- The volumes that have a word.
+SELECT volume FROM word WHERE text = ?;
+
+-- name: beginnings
+-- The words from one up to another, each with every volume that has it, and no more than so many.
+SELECT text, volume FROM word WHERE text >= ? AND text < ? LIMIT ?;
 
 -- name: all_volumes
 -- Every volume.

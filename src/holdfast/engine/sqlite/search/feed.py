@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any
 
 import apsw
 
 from holdfast.domain.search.query import SearchableText
-from holdfast.domain.search.tokenize import spaced
+from holdfast.domain.search.tokenize import parted, spaced
 from holdfast.engine.named_sql import Rows
 from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled
@@ -74,6 +75,7 @@ class SearchFeed:
         if rows:
             with transaction(connection, "IMMEDIATE"):
                 self._add(connection, rows)
+                _put_together(connection, range(n // VOLUME, rows[-1][0] // VOLUME))
             self._file.seal(rows[-1][0])
         return bool(rows)
 
@@ -98,13 +100,16 @@ class SearchFeed:
 
     def _add(self, connection: apsw.Connection, rows: Rows) -> None:
         volumes: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+        listed: dict[int, set[str]] = defaultdict(set)
         times: dict[int, list[int]] = defaultdict(list)
         for n, number, tenant, key, seq, kind, _id, at, note, body in rows:
             _, words = self.words(number, seq, kind, note, body)
             if words is not None:
                 # damaged cells hide no other message
-                facets = " ".join(_facets(number, _name(tenant), _name(key), words))
-                volumes[n // VOLUME].append((n, spaced(words.text), facets))
+                facets = list(_facets(number, _name(tenant), _name(key), words))
+                text = spaced(words.text)
+                volumes[n // VOLUME].append((n, text, " ".join(facets)))
+                listed[n // VOLUME].update(map(as_listed, facets), parted(text))
                 times[n // VOLUME].append(at if type(at) is int else 0)
         for volume, added in volumes.items():
             connection.execute(SEARCH["add_words_table"].format(volume=volume))
@@ -112,6 +117,11 @@ class SearchFeed:
                 SEARCH["add_volume"], (volume, min(times[volume]), max(times[volume]))
             )
             connection.executemany(SEARCH["add_words"].format(volume=volume), added)
+        for volume, names in listed.items():
+            # In order: neighbours are on one page.
+            connection.executemany(
+                SEARCH["list_word"], zip(sorted(names), repeat(volume))
+            )
         connection.execute(SEARCH["set_mark"], (rows[-1][0], rows[-1][6]))
 
     def words(
@@ -179,11 +189,21 @@ class SearchFeed:
                     # FTS5 marks words as deleted and keeps them until segments are
                     # merged
                     connection.execute(SEARCH["optimize"].format(volume=volume))
+                    connection.execute(SEARCH["list_words"].format(volume=volume))
                     touched = True
             if touched:
                 self._file.condemn(connection)
         if touched:
             self._file.rewrite()
+
+
+def _put_together(connection: apsw.Connection, full: range) -> None:
+    """A volume to which nothing is added any more is written in one piece: in each piece that it has,
+    a word is looked for by itself.
+    """
+    for (volume,) in connection.execute(SEARCH["all_volumes"]).fetchall():
+        if volume in full:
+            connection.execute(SEARCH["optimize"].format(volume=volume))
 
 
 @lru_cache(maxsize=4096)
@@ -194,6 +214,11 @@ def facet(kind: str, name: str) -> str:
     return (
         kind + blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     )
+
+
+def as_listed(facet: str) -> str:
+    """A facet as it is listed among the words: no word begins like it."""
+    return ":" + facet
 
 
 def _name(cell: Any) -> Any:

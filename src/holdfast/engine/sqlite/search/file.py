@@ -32,7 +32,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.process_fork import inside, note_opened
 
 APPLICATION_ID = 0x48534348  # "HSCH"
-VERSION = 1
+VERSION = 2
 """Another one whenever the schema changes, or what a word is: the file is made anew then."""
 
 # Errors that say nothing about what is in the file.

@@ -10,8 +10,9 @@ takes its place, and reading starts over.
     search   ◄─────────── newest first ───────────────◄──────┘  what could not be indexed is read from the log
 
 The words of the log lie in volumes of so many entries. A search goes through them from the newest
-and stops when its page is full, so what a common word costs does not grow with the store; a time
-outside of a volume skips it whole; and an erasure rewrites only the volumes it concerns.
+and stops when its page is full, so what a common word costs does not grow with the store; nor does
+a rare one, for which only the volumes are opened that it is listed with; a time outside of a volume
+skips it whole; and an erasure rewrites only the volumes it concerns.
 
 The index only proposes. Every message is read from the log, the truth, before it is shown: one that
 was erased meanwhile, or that a damaged index made up, is left out.
@@ -29,7 +30,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import apsw
 
 from holdfast.domain.entry import Entry
-from holdfast.domain.search.query import Found, SearchQuestion, SearchScope
+from holdfast.domain.search.query import Found, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
 from holdfast.engine.search import found_in
@@ -37,10 +38,10 @@ from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.feed import (
     FEW,
     SearchFeed,
-    any_of,
     facet,
 )
 from holdfast.engine.sqlite.search.file import SearchFile, Spoiled, Unsealed
+from holdfast.engine.sqlite.search.fts_question import FtsQuestion
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.engine.wake_signal import in_the_middle, is_mine
 from holdfast.errors import Damaged, StoreUnavailable
@@ -229,13 +230,11 @@ class SearchIndex:
         self, quest: Quest[T], connection: apsw.Connection
     ) -> Generator[T, None, None]:
         """What the index knows, newest first."""
-        expression = self._asked(quest.sought)
-        if expression is None:
+        question = self._asked(quest.sought)
+        if question is None:
             return
         size = quest.size
-        for (volume,) in connection.execute(
-            SEARCH["volumes"], _times(quest.sought)
-        ).fetchall():
+        for volume, expression in question.by_volume(connection, _times(quest.sought)):
             rows = connection.cursor()
             try:
                 rows.execute(SEARCH["words"].format(volume=volume), (expression,))
@@ -280,8 +279,8 @@ class SearchIndex:
             entry = Entry(seq, kind, turn, id, at, note, whole)
             yield from found_in(session, key, entry, words, sought)
 
-    def _asked(self, sought: SearchScope) -> str | None:
-        """What is sought in the words of FTS5; None when there can be no such message."""
+    def _asked(self, sought: SearchScope) -> FtsQuestion | None:
+        """What is sought; None when there can be no such message."""
         if not sought.asked.phrases and not sought.asked.anything:
             return None
         facets = [facet("t", sought.tenant)]
@@ -296,12 +295,12 @@ class SearchIndex:
             some = (sought.tenant, sought.state, FEW + 1)
             rows = self._read("sessions_in_state", some)
         else:
-            return _expression(sought.asked, facets, [])
+            return FtsQuestion(sought.asked, facets, [])
         if not rows:
             return None
         # of many, every few messages one passes the filter
         sessions = [n for (n,) in rows] if len(rows) <= FEW else []
-        return _expression(sought.asked, facets, sessions)
+        return FtsQuestion(sought.asked, facets, sessions)
 
 
 def _itself(found: Found) -> Found:
@@ -319,19 +318,6 @@ def _first_different(limit: int, found: Iterator[T]) -> list[T]:
         if len(different) >= limit:
             break
     return list(different)
-
-
-def _expression(
-    question: SearchQuestion, facets: Sequence[str], sessions: Sequence[int]
-) -> str:
-    """All of these facets, one of these sessions if there are any, all of these phrases. No word
-    has a quote in it.
-    """
-    terms = [f'facet : "{facet}"' for facet in facets]
-    if sessions:
-        terms.append(any_of(sessions))
-    terms += [f'text : "{" ".join(phrase)}"' for phrase in question.phrases]
-    return " AND ".join(terms) + (" *" if question.beginning else "")
 
 
 def _times(sought: SearchScope) -> tuple[int, int]:
