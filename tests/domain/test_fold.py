@@ -379,7 +379,7 @@ def tellings(draw: st.DrawFn, deeds: list[str] = DEEDS) -> Telling:
             edits = {
                 seq: Edit(MessageNote(), {"role": "user", "content": "edited"}) for seq in shown[:1]
             }
-            told.add("view", Shape(ranges(told.log().natural, shown), edits))
+            told.add("view", Shape(ranges(told.log().places, shown), edits))
         elif step == "hide" and said:
             told.label(draw(st.sampled_from(said)), draw(st.booleans()))
         elif step == "retract" and said:

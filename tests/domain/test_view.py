@@ -2,17 +2,23 @@
 little (I-9).
 """
 
+from collections.abc import Iterable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.entry import Shape
-from holdfast.domain.log.view import Ties, ranges, shaped, stands_alone
+from holdfast.domain.log.view import Ties, places_of, ranges, shaped, stands_alone
 from holdfast.domain.message import CallNote, MessageNote, target_of
 from holdfast.domain.repair import StoredMessage
 
 
 def seen(seq: int) -> StoredMessage:
     return StoredMessage(f"{seq:032x}", seq, None, MessageNote(), b"{}")
+
+
+def view(natural: list[StoredMessage], shape: Shape, later: Iterable[int] = ()) -> list[int]:
+    return seqs(shaped(natural, shape, later, places=places_of(natural)))
 
 
 def seqs(messages: list[StoredMessage]) -> list[int]:
@@ -27,8 +33,8 @@ def test_a_shape_gives_back_what_it_was_made_of(natural: list[int], data: st.Dat
     messages = [seen(seq) for seq in natural]
     shown = data.draw(st.permutations(natural)) if natural else []
     shown = shown[: data.draw(st.integers(0, len(shown)))]
-    shape = Shape(ranges(messages, shown))
-    assert seqs(shaped(messages, shape, after=100)) == shown
+    shape = Shape(ranges(places_of(messages), shown))
+    assert view(messages, shape) == shown
 
 
 @given(natural=st.lists(st.integers(1, 99), unique=True, max_size=30), data=st.data())
@@ -40,15 +46,15 @@ def test_what_is_said_after_a_shape_follows_it(natural: list[int], data: st.Data
         else []
     )
     later = [seen(seq) for seq in range(101, 101 + data.draw(st.integers(0, 5)))]
-    shape = Shape(ranges(before, shown))
-    assert seqs(shaped([*before, *later], shape, after=100)) == [*shown, *seqs(later)]
+    shape = Shape(ranges(places_of(before), shown))
+    assert view([*before, *later], shape, seqs(later)) == [*shown, *seqs(later)]
 
 
 def test_a_dropped_head_costs_one_range() -> None:
-    messages = [seen(seq) for seq in range(1, 1001)]
-    assert ranges(messages, list(range(501, 1001))) == ((501, 1000),)
-    assert ranges(messages, [7, *range(501, 1001)]) == ((7, 7), (501, 1000))
-    assert ranges(messages, []) == ()
+    places = places_of([seen(seq) for seq in range(1, 1001)])
+    assert ranges(places, list(range(501, 1001))) == ((501, 1000),)
+    assert ranges(places, [7, *range(501, 1001)]) == ((7, 7), (501, 1000))
+    assert ranges(places, []) == ()
 
 
 def test_ranges_that_lie_over_each_other_show_each_message_once() -> None:
@@ -57,19 +63,19 @@ def test_ranges_that_lie_over_each_other_show_each_message_once() -> None:
     """
     messages = [seen(seq) for seq in range(1, 7)]
     shape = Shape(((2, 5), (1, 6), (3, 3), (1, 2)))
-    assert seqs(shaped(messages, shape, after=9)) == [2, 3, 4, 5, 1, 6]
+    assert view(messages, shape) == [2, 3, 4, 5, 1, 6]
 
 
 def test_a_range_whose_messages_are_gone_is_left_out() -> None:
     """I-9: whatever the log holds, there is a view."""
-    assert seqs(shaped([seen(1), seen(3)], Shape(((1, 1), (7, 9), (3, 3))), after=9)) == [1, 3]
+    assert view([seen(1), seen(3)], Shape(((1, 1), (7, 9), (3, 3))), [9]) == [1, 3]
 
 
 def test_a_late_message_of_an_early_turn_stands_in_a_range_only_if_it_was_there() -> None:
     """A message that joins an early turn after the shape was made is said after it, and follows."""
     natural = [seen(1), seen(2), seen(12), seen(5)]
     shape = Shape(((1, 2), (5, 5)))
-    assert sorted(seqs(shaped(natural, shape, after=10))) == [1, 2, 5, 12]
+    assert sorted(view(natural, shape, [12, 12])) == [1, 2, 5, 12]
 
 
 def calls(name: str, turn: int, *ids: str) -> StoredMessage:

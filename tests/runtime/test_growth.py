@@ -104,3 +104,39 @@ def test_a_decision_costs_the_same_among_many_calls(tmp_path: Path) -> None:
                 min(work(partial(session.decide, call, True, by="ann")) for call in calls[-3:])
             )
     assert costs[1] < LEEWAY * costs[0]
+
+
+def steps(call: Callable[[], Any]) -> int:
+    """How many steps of Python's own code are taken on this thread until the call returns."""
+    count = 0
+
+    def step(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return step
+
+    sys.settrace(step)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def test_a_compaction_costs_the_same_after_many(tmp_path: Path) -> None:
+    """What is summed up is not looked at again, nor is the context that shows the rest."""
+    costs: list[list[int]] = []
+    for size in (SHORT, SHORT * TIMES * TIMES):
+        with holdfast.open(str(tmp_path / f"{size}.db"), durability="process") as store:
+            session = store.session("key")
+            session.append_all([f"message {index}" for index in range(size)])
+            some = []
+            for index in range(12):
+                with session.turn(f"question {index}") as turn:
+                    turn.say(f"answer {index}")
+                compacting = steps(partial(session.compact, "what was said", keep_turns=1))
+                some.append(compacting + steps(session.context))
+            # Whatever is done once was done before.
+            costs.append(some[-5:])
+    assert min(costs[1]) < LEEWAY * min(costs[0])

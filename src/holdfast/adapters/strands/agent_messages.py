@@ -149,7 +149,7 @@ def _reworded(log: SessionLog, seq: int, record: Record) -> Plan[None]:
     while True:
         folded = yield from read(log.log)
         with log.lock:
-            shown = ranges(folded.natural, seqs_of(folded.arranged))
+            shown = ranges(folded.places, seqs_of(folded.arranged))
             head = folded.head
         draft = log.draft("view", Shape(shown, edits))
         write = Write(log.id, (draft,), head=head)

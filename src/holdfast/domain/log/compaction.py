@@ -161,14 +161,13 @@ def covering(log: Log, covered: Collection[str]) -> Compacted | None:
             aside.append(seen.seq)
         else:
             kept.append(seen)
-    standing = log.natural
     places = log.places
     # What an earlier summary set aside and this log never read can still be shown again.
     unread = [seq for seq in log.aside if seq not in places]
     edited = [seen for seen in kept if seen.seq in log.edits]
     return Compacted(
-        covers=ranges(standing, seqs_of(shown), places),
-        ranges=ranges(standing, seqs_of(kept), places),
+        covers=ranges(places, seqs_of(shown)),
+        ranges=ranges(places, seqs_of(kept)),
         edits={seen.seq: Edit(seen.note, thaw(seen.body)) for seen in edited},
         instructions=log.instructions_seq,
         since=_earliest(log, kept),

@@ -77,9 +77,8 @@ class Log:
         self.retracted: set[str] = set()
         self.labels: dict[str, dict[str, object]] = {}
         self.shape: Shape | None = None
-        self.shape_seq = 0
-        # Accepted before the shape and taken after it: the shape can't name them, yet they are new.
-        self._joined: set[int] = set()
+        # The seqs of what was placed after the shape: said since, or accepted before and taken since.
+        self._placed_since: list[int] = []
         self.rewinds: list[tuple[int, Rewound]] = []
         self.covered: dict[str, str] = {}
         # where a load begins since the last compaction
@@ -214,6 +213,8 @@ class Log:
             elif turn is None and not self._stale:
                 self._units.append(seen)
                 self._visible.append(seen)
+                if self.shape is not None:
+                    self._placed_since.append(seen.seq)
             else:
                 self._place(seen)
 
@@ -226,6 +227,8 @@ class Log:
             self._erased(entry)
 
     def _place(self, seen: StoredMessage) -> None:
+        if self.shape is not None:
+            self._placed_since.append(seen.seq)
         turn = seen.turn
         if turn is None:
             self._units.append(seen)
@@ -276,16 +279,10 @@ class Log:
         """The messages as the last shape or summary arranges them; those too that are gone or
         hidden, for they may be brought back.
         """
-        natural = self.natural
         if self.shape is None:
-            return natural
-        order = shaped(
-            natural,
-            self.shape,
-            after=self.shape_seq,
-            joined=self._joined,
-            places=self.places,
-        )
+            return self.natural
+        natural = self._natural.of(self._units)
+        order = shaped(natural, self.shape, self._placed_since, places=self.places)
         if not self.aside:
             return order
         # In the order in which they were set aside, which need not be the natural one.
@@ -406,8 +403,6 @@ class Log:
         for id in ids:
             waiting = self._inbox.pop(id, None)
             if waiting is not None:
-                # Its seq is older than a shape that was made while it waited.
-                self._joined.add(waiting.seq)
                 self._place(replace(waiting, turn=number))
 
     def _asked(self, entry: Entry, note: Asked) -> None:
@@ -469,7 +464,6 @@ class Log:
         """
         if note.at in self._inbox or note.parent_seq in seqs_of(self._inbox.values()):
             for seen in self._inbox.values():
-                self._joined.add(seen.seq)
                 self._place(seen)
         else:
             self.elsewhere.update(self._inbox)
@@ -509,29 +503,28 @@ class Log:
         self.loads_since = note.since
         if note.ranges:
             self._fronts[entry.seq] = note.ranges[0][0]
-        self._show(Shape(((entry.seq, entry.seq), *note.ranges)), entry.seq)
+        self._show(Shape(((entry.seq, entry.seq), *note.ranges)))
 
     def _shaped(self, entry: Entry, note: Shape) -> None:
         for seq in note.restored:
             self.edits.pop(seq, None)
         self._edit(note.edits)
-        self._show(note, entry.seq)
+        self._show(note)
 
     def _edit(self, edits: dict[int, Edit]) -> None:
         for seq, edit in edits.items():
             self.edits[seq] = (edit.note, freeze(edit.payload))
 
-    def _show(self, shape: Shape, seq: int) -> None:
+    def _show(self, shape: Shape) -> None:
         self.shape = shape
-        self.shape_seq = seq
-        self._joined = set()
+        self._placed_since = []
         self._shows_lost = any(first < self.since for first, _ in shape.ranges)
         self._stale = True
 
     def _rewound(self, entry: Entry, note: Rewound) -> None:
         self.rewinds.append((entry.seq, note))
         if note.ranges:
-            self._show(Shape(note.ranges), entry.seq)
+            self._show(Shape(note.ranges))
         self._stale = True
 
     def _labelled(self, entry: Entry, note: Labelled) -> None:

@@ -39,7 +39,7 @@ def back_to(log: Log, id: str) -> Rewound | None:
         gone=spans(gone, among=seqs_of([*log.by_seq, *standing])),
         turns=spans(dead, among=[turn.seq for turn in log.turns.values()]),
         cut=tuple(sorted(cut)),
-        ranges=() if keeps_shape else ranges(standing, seqs_of(said)),
+        ranges=() if keeps_shape else ranges(log.places, seqs_of(said)),
     )
 
 

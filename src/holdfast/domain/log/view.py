@@ -4,7 +4,7 @@ A shape is stored as ranges over the natural order, so a list of a thousand mess
 dropped is one pair of numbers. Messages that come after the shape follow it by themselves.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -20,29 +20,17 @@ _Stretches = list[tuple[int, int]]
 
 
 def shaped(
-    natural: Messages,
-    shape: Shape,
-    *,
-    after: int,
-    joined: Collection[int] = (),
-    places: Places | None = None,
+    natural: Messages, shape: Shape, later: Iterable[int], *, places: Places
 ) -> Order:
-    """The natural order as this shape shows it; what was said after seq `after` follows, and what
-    waited in the inbox then and was taken since (`joined`). `places`, where they are known, say
-    where each seq stands in the natural order.
+    """The natural order as this shape shows it. What has come to it `later`, of these seqs, follows.
+    `places` say where each seq stands in the natural order.
     """
-    if places is None:
-        places = _places(natural)
     out = in_ranges(natural, places, shape.ranges)
     given = set(seqs_of(out))
-    later = []
-    for seq, place in places.items():
-        if seq > after or seq in joined:
-            later.append(place)
-    # A late message stands in its own turn: by seq is not the natural order.
-    for place in sorted(later):
-        if natural[place].seq not in given:
-            out.append(natural[place])
+    # A late message stands in its own turn: by seq is not the natural order. What was given back
+    # stands nowhere.
+    at = {places[seq] for seq in later if seq in places and seq not in given}
+    out += [natural[place] for place in sorted(at)]
     return out
 
 
@@ -60,15 +48,16 @@ def without(natural: Order, shape: Shape, gone: set[int]) -> Shape:
     """
     left = leaving_out(natural, gone)
     shown = leaving_out(named(natural, shape.ranges), gone)
-    return replace(shape, ranges=ranges(left, seqs_of(shown)))
+    return replace(shape, ranges=ranges(places_of(left), seqs_of(shown)))
 
 
 def named(natural: Messages, ranges: Ranges) -> Order:
     """The messages in these ranges over the natural order."""
-    return in_ranges(natural, _places(natural), ranges)
+    return in_ranges(natural, places_of(natural), ranges)
 
 
-def _places(natural: Messages) -> dict[int, int]:
+def places_of(natural: Messages) -> dict[int, int]:
+    """Where each seq stands in this order."""
     return {message.seq: index for index, message in enumerate(natural)}
 
 
@@ -119,12 +108,10 @@ def _each_once(stretches: _Stretches) -> Iterator[int]:
             skip[index] = at
 
 
-def ranges(
-    natural: Messages, shown: Sequence[int], places: Places | None = None
-) -> Ranges:
-    """The seqs in `shown`, in that order, as ranges over the natural order."""
-    if places is None:
-        places = _places(natural)
+def ranges(places: Places, shown: Sequence[int]) -> Ranges:
+    """The seqs in `shown`, in that order, as ranges over the natural order; `places` say where each
+    seq stands there.
+    """
     out: _Stretches = []
     previous = -2
     for seq in shown:

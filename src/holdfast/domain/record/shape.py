@@ -12,10 +12,8 @@ from typing import NamedTuple
 from holdfast.domain.entry import Edit, Shape
 from holdfast.domain.log.fold import Log
 from holdfast.domain.log.view import ranges
-from holdfast.domain.message import MessageNote, Payload, Spoken, thaw
-from holdfast.domain.repair import StoredMessage, ids_of
-
-_NO_NOTE = MessageNote()
+from holdfast.domain.message import Payload, Spoken, thaw
+from holdfast.domain.repair import ids_of
 
 
 class NewView(NamedTuple):
@@ -80,15 +78,15 @@ class ListShape:
         kept = _with_unseen(order, self._now, visible)
         if not edits and kept == [*self._now, *self._new]:
             return None
-        natural = whole.natural
-        seqs = {seen.id: seen.seq for seen in natural}
+        places = dict(whole.places)
+        seqs = {seen.id: seen.seq for seen in whole.natural}
         shows_past = any(seqs[id] < self.log.loads_since for id in kept if id in seqs)
         # They are stored with this view, after all that there is.
         for seq, id in enumerate(self._new, first):
             seqs[id] = seq
-            natural.append(StoredMessage(id, seq, None, _NO_NOTE, b""))
+            places[seq] = len(places)
         worded, restored = self._wordings(edits, seqs, speak)
-        shape = Shape(ranges(natural, [seqs[id] for id in kept]), worded, restored)
+        shape = Shape(ranges(places, [seqs[id] for id in kept]), worded, restored)
         return NewView(shape, shows_past)
 
     def _allowed(self, whole: Log) -> list[str]:
