@@ -119,7 +119,8 @@ class MessageNote(Note, frozen=True):
     already been superseded (I-7). `inbox`: accepted, waiting for a turn to take it (I-4). `failed`:
     a tool's outcome that is an error. `target`: the call that it answers, by message and place,
     where that is known beyond its id (`target_of`). `erased`: its words were taken out of the
-    store; it stands nowhere but in the transcript (I-21).
+    store; it stands nowhere but in the transcript (I-21). `batch`: so many messages came with its
+    `event`, if it was not alone.
     """
 
     role: Role = "user"
@@ -139,6 +140,7 @@ class MessageNote(Note, frozen=True):
     model: str | None = None
     origin: str | None = None
     erased: bool = False
+    batch: int = 0
 
 
 def target_of(message: str, index: int) -> str:

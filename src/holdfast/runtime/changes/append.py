@@ -66,10 +66,13 @@ def append_all(
     """
     # Frozen before the plan runs, as in `append`; and all of them before any is stored,
     # so one that is no message keeps the others out.
+    facts: dict[str, Any] = {}
+    if event_id:
+        facts = {"event": event_id, "batch": len(messages) if len(messages) > 1 else 0}
     spoken: list[Spoken] = []
     for message in messages:
-        facts = {"event": event_id} if event_id and not spoken else {}
         spoken.append(speak(message, format, **facts))
+        facts = {}
     return _append_all(session, spoken, event_id, also)
 
 

@@ -5,7 +5,7 @@ store knows the key as an event, and what it was for by the message that it brou
 from functools import partial
 from typing import Any
 
-from holdfast.domain.entry import Entry
+from holdfast.domain.entry import Entry, note_of
 from holdfast.errors import NotFound
 from holdfast.runtime.aio import AsyncSession
 from holdfast.runtime.changes.open_session import NameReused
@@ -54,7 +54,8 @@ async def insist_same(
     if not stored or not stored[0].body:
         return [message_id]
     given = [speak(each, format).body for each in messages]
-    if [entry.body for entry in stored] != given:
+    count = note_of("message", stored[0].note).batch or 1
+    if count != len(given) or [entry.body for entry in stored] != given:
         raise reused(request.key or "")
     return [entry.id.hex() for entry in stored]
 
