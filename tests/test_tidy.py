@@ -63,6 +63,11 @@ def test_nine_functions_in_ten_are_short_and_none_is_long():
     hold(shape.function_sizes(ROOT))
 
 
+@pytest.mark.slow
+def test_no_function_decides_too_much():
+    hold(shape.decisions(ROOT))
+
+
 def test_no_line_of_code_is_too_wide():
     hold(shape.widths(ROOT))
 

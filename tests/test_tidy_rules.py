@@ -117,6 +117,15 @@ def test_a_long_function_and_too_many_longish_ones_are_found(project):
     assert "2 of 11 functions" in problem
 
 
+def test_a_function_that_decides_too_much_is_found(project):
+    many = "def many(x):\n" + "    if x and x:\n        pass\n" * 7
+    assert shape.decisions(project({"holdfast/a.py": many})) == []
+    (problem,) = shape.decisions(
+        project({"holdfast/a.py": many + "    return [y for y in x if y]\n"})
+    )
+    assert "`many` makes 17 decisions" in problem
+
+
 def test_a_line_of_code_that_is_too_wide_is_found(project):
     long = "y" * 101
     prose = f'"""An idea.\n\n{long}\n"""\n# {long}\nx = 1\n"""{long}"""\n'

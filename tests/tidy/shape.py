@@ -12,6 +12,9 @@ FUNCTION_MAX = 60
 FOLDER_MAX = 15
 FUNCTION_USUAL = 30
 WIDTH_MAX = 100
+DECISIONS_MAX = 15
+
+_BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp)
 
 
 def module_sizes(root: Path) -> list[str]:
@@ -63,6 +66,30 @@ def function_sizes(root: Path) -> list[str]:
             f"shorten some of these: {longest}."
         )
     return found
+
+
+def decisions(root: Path) -> list[str]:
+    """No function with more than 15 decisions."""
+    return [
+        f"{module.shown}:{node.lineno} `{node.name}` makes {count} decisions, the limit is "
+        f"{DECISIONS_MAX}; name some of them."
+        for module in library(root)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (count := _decisions(node)) > DECISIONS_MAX
+    ]
+
+
+def _decisions(function: ast.AST) -> int:
+    count = 1
+    for node in ast.walk(function):
+        if isinstance(node, ast.BoolOp):
+            count += len(node.values) - 1
+        elif isinstance(node, ast.comprehension):
+            count += 1 + len(node.ifs)
+        else:
+            count += isinstance(node, _BRANCHES)
+    return count
 
 
 def widths(root: Path) -> list[str]:

@@ -138,6 +138,11 @@ def advances(write: Write) -> bool:
     )
 
 
+def shifts_outbox(write: Write) -> bool:
+    """Whether the write changes what its session owes to somebody."""
+    return bool(write.owes) or write.pays is not None or write.claim is not None
+
+
 def is_erasure(write: Write) -> bool:
     """Whether the write takes words out of its session, or what it has accepted."""
     return write.erase is not None or bool(write.blank) or write.forget_events

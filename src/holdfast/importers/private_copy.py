@@ -104,24 +104,31 @@ class PrivateCopy:
                 where=str(source), problem=problem, remedy=remedy
             ) from error
 
-    def _copy(self, beside: tuple[str, ...], folders: tuple[Path, ...]) -> None:
-        if self.source.is_dir():
-            wanted = folders or (self.source,)
-            files: list[Path] = []
-            for folder in wanted:
-                files += _files_below(folder)
-            self._insist_on_room(files)
-            for folder in wanted:
-                target = self.path / folder.relative_to(self.source)
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _copy_folder(folder, target)
-            return
-        # A database's log lies beside the file, not beside a link to it.
+    def _pairs(self, beside: tuple[str, ...]) -> list[tuple[Path, Path]]:
+        """The files of a database, each with the name that its copy gets."""
+        # Its log lies beside the file, not beside a link to it.
         real = Path(os.path.realpath(self.source))
         pairs = [(real, self.path)]
         for tail in beside:
             if self._takes(real, tail):
                 pairs.append((Path(f"{real}{tail}"), Path(f"{self.path}{tail}")))
+        return pairs
+
+    def _copy_folders(self, folders: tuple[Path, ...]) -> None:
+        files: list[Path] = []
+        for folder in folders:
+            files += _files_below(folder)
+        self._insist_on_room(files)
+        for folder in folders:
+            target = self.path / folder.relative_to(self.source)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _copy_folder(folder, target)
+
+    def _copy(self, beside: tuple[str, ...], folders: tuple[Path, ...]) -> None:
+        if self.source.is_dir():
+            self._copy_folders(folders or (self.source,))
+            return
+        pairs = self._pairs(beside)
         self._insist_on_room(source for source, _ in pairs)
         # Made a moment ago, by the clock that files have their times from.
         began = os.stat(self._folder.path).st_mtime_ns

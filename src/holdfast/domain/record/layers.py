@@ -145,12 +145,19 @@ def build_base(
         if entry.object is not None and showed:
             shows = [at[id(atom)] for atom in showed]
             objects.setdefault(id(entry.object), []).append((entry.snapshot, shows))
+    _add_objects(objects, layers, atoms)
+    return Base(atoms, objects, alias | _aliases(own, view), spent, stamps_of)
+
+
+def _add_objects(
+    objects: dict[int, list[Presented]], layers: Layers, atoms: list[Atom]
+) -> None:
+    """Adds the callers' objects that the layers know."""
     places = _places(atoms) if layers else {}
     for entry in chain.from_iterable(layer.held for layer in layers):
         shows = [*dict.fromkeys(places[ref] for ref in entry.refs if ref in places)]
         if entry.object is not None and shows:
             objects.setdefault(id(entry.object), []).append((entry.snapshot, shows))
-    return Base(atoms, objects, alias | _aliases(own, view), spent, stamps_of)
 
 
 class _Besides:

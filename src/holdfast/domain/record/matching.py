@@ -67,7 +67,6 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     claims: list[Match] = []
     # Read only when something is joined: most lists have nothing like that in them.
     joined = cache(partial(Joined, body, base))
-    texts_of_results = cache(partial(_texts_of_results, base))
     named = _NamedByStamp(base, by_stamp, joined)
     waiting: list[tuple[int, Fingerprint]] = []
     for at, payload in enumerate(body):
@@ -85,6 +84,19 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
     if base.spent:
         for atom in base.atoms:
             atom.taken |= not base.spent.isdisjoint(atom.refs)
+    claims += _claim_parts(body, base, waiting, joined)
+    return sorted(claims, key=lambda claim: claim.at)
+
+
+def _claim_parts(
+    body: Payloads,
+    base: Base,
+    waiting: Iterable[tuple[int, Fingerprint]],
+    joined: Callable[[], Joined],
+) -> list[Match]:
+    """The claims of what nothing is certain of, with the known parts that it is made of."""
+    claims: list[Match] = []
+    texts_of_results = cache(partial(_texts_of_results, base))
     seams = Seams(base.atoms)
     known = {atom.print for atom in base.atoms}
     of_no_id: Seams | None = None
@@ -99,7 +111,7 @@ def _claim(body: Payloads, base: Base, by_stamp: ByStamp) -> list[Match]:
         elif said.answers and said not in known:
             parts = _pieces(at, body[at], line, texts_of_results())
         claims += parts or [Match(at, said, stamps=stamps)]
-    return sorted(claims, key=lambda claim: claim.at)
+    return claims
 
 
 def _texts_of_results(base: Base) -> dict[Refs, str]:

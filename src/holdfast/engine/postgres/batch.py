@@ -49,7 +49,7 @@ from holdfast.engine.protocol import (
     Written,
     writes_in,
 )
-from holdfast.engine.session_row import SessionRow, advances
+from holdfast.engine.session_row import SessionRow, advances, shifts_outbox
 
 COLUMNS = (
     "tenant",
@@ -293,7 +293,7 @@ class BatchState:
             self._accept(row, write, first)
         if write.admits or write.takes:
             self._shift_inbox(row, write, first)
-        if write.owes or write.pays is not None or write.claim is not None:
+        if shifts_outbox(write):
             self._shift_outbox(row, write)
         if write.chunk is not None:
             row.position += 1

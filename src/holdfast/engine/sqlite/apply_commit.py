@@ -33,7 +33,7 @@ from holdfast.engine.protocol import (
     Written,
 )
 from holdfast.engine.reads import FAR_FUTURE
-from holdfast.engine.session_row import SessionRow, advances
+from holdfast.engine.session_row import SessionRow, advances, shifts_outbox
 from holdfast.engine.sqlite.background.own_rows import Span
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.maintenance.erase import (
@@ -410,7 +410,7 @@ class CommitApplier:
         # behind the drafts: a message that waits is one of them, or was stored before
         if write.admits or write.takes:
             self._shift_inbox(session, write, first)
-        if write.owes or write.pays is not None or write.claim is not None:
+        if shifts_outbox(write):
             self._shift_outbox(session, write)
         if write.chunk is not None:
             position = self._say(session, write.chunk)

@@ -83,7 +83,10 @@ def _sessions(store: OpenStore, wanted: Wanted, text: str | None) -> Plan[Page[L
     return (yield from read(lambda: _page(store, wanted, matching)))
 
 
-def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[Listed]:
+def _found(
+    store: OpenStore, wanted: Wanted, matching: set[str] | None
+) -> list[SessionState]:
+    """The sessions of a page, and of the next one at least the first, if there is one."""
     found: list[SessionState] = []
     place = wanted.after
     # One more than is shown: it tells whether there is a page after this one.
@@ -101,6 +104,11 @@ def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[L
                 found.append(state)
         unseen.difference_update(state.id for state in states)
         more = len(states) == size and (matching is None or bool(unseen))
+    return found
+
+
+def _page(store: OpenStore, wanted: Wanted, matching: set[str] | None) -> Page[Listed]:
+    found = _found(store, wanted, matching)
     # With a text, a page of sessions may give few matches or more than are wanted: what
     # is too many is found again by the next page.
     shown = found[: wanted.limit]

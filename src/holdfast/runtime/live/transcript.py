@@ -70,6 +70,14 @@ class Takers:
                 found[id] = self._turn_of.pop(id)
         return found
 
+    def _read_end(self, entry: Entry) -> None:
+        for id in note_of("end", entry.note).returns:
+            self._turn_of.pop(id, None)
+            self._waiting.add(id)
+        for id in self._taken_by.pop(entry.turn, ()):
+            if self._turn_of.get(id) == entry.turn:
+                self._settled.add(id)
+
     def _read(self, entries: list[Entry]) -> None:
         for entry in entries:
             if entry.kind == "message":
@@ -85,12 +93,7 @@ class Takers:
                     if entry.turn is None:
                         self._settled.add(id)
             elif entry.kind == "end":
-                for id in note_of("end", entry.note).returns:
-                    self._turn_of.pop(id, None)
-                    self._waiting.add(id)
-                for id in self._taken_by.pop(entry.turn, ()):
-                    if self._turn_of.get(id) == entry.turn:
-                        self._settled.add(id)
+                self._read_end(entry)
             elif entry.kind == "closed":
                 self._waiting.difference_update(note_of("closed", entry.note).moved)
             elif entry.kind == "opened":

@@ -272,6 +272,23 @@ def commit_start(
     return outcome
 
 
+def _insist_may_wait(session: SessionLog, state: SessionState, name: str) -> None:
+    """Raises where the turn that runs can't end while this caller waits for it."""
+    takes = ""
+    if state.fence == state.turn and is_held_here(session.id, state.turn or 0):
+        takes = (
+            f"this thread or task holds turn `{name}` itself, and would wait for ever"
+        )
+    elif is_within_call():
+        takes = (
+            f"turn `{name}` is running, and this thread is in the middle of another call, which "
+            "may be the one that starts it"
+        )
+    if takes:
+        takes = f'"interrupt" or "refuse" here: {takes}'
+        raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
+
+
 def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[None]:
     """Another turn is running."""
     name = turn_id(session.id, state.turn or 0)
@@ -294,18 +311,7 @@ def _meet(session: SessionLog, state: SessionState, wish: TurnRequest) -> Plan[N
             seizing=seizing,
         )
         return
-    if state.fence == state.turn and is_held_here(session.id, state.turn or 0):
-        takes = (
-            f'"interrupt" or "refuse" here: this thread or task holds turn `{name}` itself, '
-            "and would wait for ever"
-        )
-        raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
-    if is_within_call():
-        takes = (
-            f'"interrupt" or "refuse" here: turn `{name}` is running, and this thread is in the '
-            "middle of another call, which may be the one that starts it"
-        )
-        raise BadArgument(parameter="on_busy", takes=takes, given='"wait"')
+    _insist_may_wait(session, state, name)
     # With a list it may come to nothing: then nothing is to stay of it.
     if wish.spoken is not None and not wish.accepted and not wish.take:
         outcome = yield from session.commit(

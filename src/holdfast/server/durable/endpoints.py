@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -231,6 +232,26 @@ def _wanted(request: Request) -> tuple[StreamCreated, int | None, int | None]:
     content_type = headers.get("content-type", "")
     if not _MEDIA.match(content_type):
         content_type = "" if source else "application/octet-stream"
+    ttl, expires = _lifetime(headers)
+    at, sub = headers.get("stream-fork-offset"), headers.get("stream-fork-sub-offset")
+    if at is not None and not _FORK_OFFSET.fullmatch(at):
+        raise StreamRefusal(400, "Invalid Stream-Fork-Offset format")
+    if sub is not None and (source is None or not _NUMBER.fullmatch(sub)):
+        raise StreamRefusal(400, "Invalid Stream-Fork-Sub-Offset")
+    offset = None if at is None else read_offset(at)
+    created = StreamCreated(
+        content_type,
+        ttl,
+        expires,
+        source,
+        offset or 0,
+        int(sub or 0),
+    )
+    return created, offset, None if sub is None else int(sub)
+
+
+def _lifetime(headers: Headers) -> tuple[int | None, str | None]:
+    """For how many seconds a stream is wanted, or until when."""
     ttl, expires = headers.get("stream-ttl"), headers.get("stream-expires-at")
     if ttl is not None and expires is not None:
         raise StreamRefusal(400, "Cannot specify both Stream-TTL and Stream-Expires-At")
@@ -241,21 +262,7 @@ def _wanted(request: Request) -> tuple[StreamCreated, int | None, int | None]:
             moment(expires)
         except ValueError:
             raise StreamRefusal(400, "Invalid Stream-Expires-At timestamp") from None
-    at, sub = headers.get("stream-fork-offset"), headers.get("stream-fork-sub-offset")
-    if at is not None and not _FORK_OFFSET.fullmatch(at):
-        raise StreamRefusal(400, "Invalid Stream-Fork-Offset format")
-    if sub is not None and (source is None or not _NUMBER.fullmatch(sub)):
-        raise StreamRefusal(400, "Invalid Stream-Fork-Sub-Offset")
-    offset = None if at is None else read_offset(at)
-    created = StreamCreated(
-        content_type,
-        None if ttl is None else int(ttl),
-        expires,
-        source,
-        offset or 0,
-        int(sub or 0),
-    )
-    return created, offset, None if sub is None else int(sub)
+    return None if ttl is None else int(ttl), expires
 
 
 def _told(log: StreamLog) -> dict[str, str]:
@@ -326,19 +333,24 @@ async def delete(request: Request, streams: TenantStreams) -> Response:
     return Response(status_code=204)
 
 
+def _asked_offset(request: Request, live: str | None) -> str:
+    """The place to read from, as it was asked for."""
+    given = request.query_params.getlist("offset")
+    if len(given) > 1 or any(not _OFFSET.fullmatch(each) for each in given):
+        raise StreamRefusal(400, "Invalid offset")
+    if live in ("long-poll", "sse") and not given:
+        raise StreamRefusal(400, "A live read requires an offset")
+    return given[0] if given else "-1"
+
+
 async def get(request: Request, streams: TenantStreams) -> Response:
     """Reads, at once or as it comes."""
     path = request.path_params["path"]
     known = await _here(streams, path)
     if request.method == "HEAD":
         return _head(known)
-    given = request.query_params.getlist("offset")
     live = request.query_params.get("live")
-    if len(given) > 1 or any(not _OFFSET.fullmatch(each) for each in given):
-        raise StreamRefusal(400, "Invalid offset")
-    if live in ("long-poll", "sse") and not given:
-        raise StreamRefusal(400, "A live read requires an offset")
-    text = given[0] if given else "-1"
+    text = _asked_offset(request, live)
     known.last_at = streams.now
     log = known.log
     offset = {"-1": 0, "now": log.tail}.get(text)

@@ -6,7 +6,7 @@ nobody knows here. So the decoders that will read them read them once before.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.domain.chunk import unpack
@@ -143,6 +143,14 @@ def _vet_numbers(write: Write) -> None:
     if write.event is not None:
         names += write.event
         _insist(write.event_draft < len(write.drafts), "its event has no draft")
+    _vet_each(counts, lengths, names)
+    for blob in (*write.takes, *(one.id for one in write.owes)):
+        _insist(len(blob) == 16, "an id is not one of sixteen bytes")
+
+
+def _vet_each(
+    counts: Iterable[int | None], lengths: Iterable[Any], names: Iterable[str | None]
+) -> None:
     for count in counts:
         _insist(count is None or 0 <= count <= COUNT_MAX, "a number does not count")
     for length in lengths:
@@ -152,8 +160,6 @@ def _vet_numbers(write: Write) -> None:
         _insist(is_time, "a lease is not a time")
     for name in names:
         _insist(name is None or len(name) <= NAME_MAX, "a name is too long")
-    for blob in (*write.takes, *(one.id for one in write.owes)):
-        _insist(len(blob) == 16, "an id is not one of sixteen bytes")
 
 
 def _vet_chunk(chunk: Chunk) -> None:

@@ -157,6 +157,8 @@ class SpokenTurn:
         self, id: str, entry: Entry, note: MessageNote, missing: str
     ) -> Iterator[SpokenPart]:
         is_new = id not in self._open
+        # All of a new one is in its parts.
+        missing = "" if is_new else missing
         yield from self._begun(id)
         message = self._open.pop(id)
         known = {call.id: call for call in message.calls.values()}
@@ -164,20 +166,19 @@ class SpokenTurn:
         thoughts = message.thoughts
         for part in parts_of(note, entry.body):
             if isinstance(part, Thinking):
-                rest = beyond(part.text, thoughts)
-                thoughts = max(0, thoughts - units(part.text))
-                if rest:
+                if rest := beyond(part.text, thoughts):
                     yield SpokenPart("thinking", id, rest)
+                thoughts = max(0, thoughts - units(part.text))
             elif isinstance(part, Text | Refusal) and is_new and part.text:
                 yield SpokenPart("text", id, part.text)
             elif isinstance(part, Call):
                 # The words that are missing come before the calls, as all others did.
-                if missing and not is_new:
+                if missing:
                     yield SpokenPart("text", id, missing)
                     missing = ""
                 is_whole = whole.get(part.id, True) and not note.partial
                 yield from self._called(id, part, known.get(part.id), is_whole)
-        if missing and not is_new:
+        if missing:
             yield SpokenPart("text", id, missing)
         yield SpokenPart("whole", id, name=note.finish or "", failed=note.partial)
 
