@@ -53,7 +53,7 @@ def clock_and_chance(root: Path) -> list[str]:
 
 def _readings(module: Module) -> Iterator[tuple[int, str]]:
     known = _imported(module)
-    for node in ast.walk(module.tree):
+    for node in module.nodes(ast.Import, ast.ImportFrom, ast.Attribute):
         if isinstance(node, ast.Import):
             yield from (
                 (node.lineno, alias.name)
@@ -74,7 +74,7 @@ def _readings(module: Module) -> Iterator[tuple[int, str]]:
 def _imported(module: Module) -> dict[str, str]:
     """What the names in this module stand for: `{"dt": "datetime", "now": "datetime.datetime"}`."""
     known = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes(ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.split(".")[0]

@@ -50,6 +50,8 @@ def machine_paths(root: Path) -> list[str]:
 
 def _hits(root: Path, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     for shown, text in texts(root):
+        if not pattern.search(text):
+            continue
         for number, line in enumerate(text.splitlines(), 1):
             for hit in pattern.finditer(line):
                 yield f"{shown}:{number}", hit.group()
@@ -164,13 +166,14 @@ def examples_compile(root: Path) -> list[str]:
     return found
 
 
-def examples_run(root: Path) -> list[str]:
+def examples_run(root: Path, *, every: int = 1) -> list[str]:
     """An example marked `<!-- runs -->` runs by itself, in a new process and an empty folder; what
-    it prints is what a block marked `<!-- prints -->` below it says.
+    it prints is what a block marked `<!-- prints -->` below it says. Of each page it may be each
+    so-manieth from the first: all of a page also run in order.
     """
     found = []
-    for example in examples(root):
-        if example.runs:
+    for _, page in groupby(examples(root), key=lambda example: example.place.partition(":")[0]):
+        for example in [example for example in page if example.runs][::every]:
             with tempfile.TemporaryDirectory() as folder:
                 found += _problems(root, example, folder)
     return found

@@ -4,7 +4,6 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -88,16 +87,11 @@ def _layer(name: str) -> str:
     return name.split(".")[1] if "." in name else name
 
 
-@cache
-def _edges(*modules: Module) -> list[tuple[Module, int, str]]:
-    """(module, line, the module of the library that it imports there). Looked for once."""
-    return list(_found_edges(modules))
-
-
-def _found_edges(modules: tuple[Module, ...]) -> Iterator[tuple[Module, int, str]]:
+def _edges(*modules: Module) -> Iterator[tuple[Module, int, str]]:
+    """(module, line, the module of the library that it imports there)."""
     known = {module.name for module in modules}
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes(ast.Import, ast.ImportFrom, ast.Call):
             for target in _targets(module, node):
                 inner = _innermost(target, known)
                 if inner is not None and inner != module.name:

@@ -165,12 +165,7 @@ def pictures(root: Path) -> list[str]:
     )
     found = []
     for module in library(root):
-        classes = [
-            (node.lineno, node.name)
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.ClassDef)
-        ]
-        for line, name in [(1, module.name.rpartition(".")[2]), *classes]:
+        for line, name in [(1, module.name.rpartition(".")[2]), *_definitions(module)]:
             words = {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+", name)}
             for word in sorted(words & PICTURES - explained):
                 found.append(
@@ -195,9 +190,8 @@ def doubled_classes(root: Path) -> list[str]:
 
 
 def _definitions(module: Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ClassDef):
-            yield node.lineno, node.name
+    for node in module.nodes(ast.ClassDef):
+        yield node.lineno, node.name
 
 
 def synonyms(root: Path) -> list[str]:
@@ -215,18 +209,16 @@ def synonyms(root: Path) -> list[str]:
 
 
 def _defined(module: Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(module.tree):
-        match node:
-            case (
-                ast.ClassDef(name=name)
-                | ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-            ):
-                yield node.lineno, name
-            case ast.arg(arg=name):
-                yield node.lineno, name
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield node.lineno, name
+    for node in module.nodes(ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef):
+        yield node.lineno, node.name
+    for argument in module.nodes(ast.arg):
+        yield argument.lineno, argument.arg
+    for name in module.nodes(ast.Name):
+        if isinstance(name.ctx, ast.Store):
+            yield name.lineno, name.id
+    for attribute in module.nodes(ast.Attribute):
+        if isinstance(attribute.ctx, ast.Store):
+            yield attribute.lineno, attribute.attr
 
 
 def _in_sql(root: Path) -> Iterator[str]:

@@ -111,8 +111,8 @@ def widths(root: Path) -> list[str]:
 def _prose(module: Module) -> set[int]:
     """The lines of its docstrings, those of attributes too."""
     lines: set[int] = set()
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+    for node in module.nodes(ast.Expr):
+        if isinstance(node.value, ast.Constant):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
 
@@ -120,8 +120,7 @@ def _prose(module: Module) -> set[int]:
 def _functions(module: Module) -> list[tuple[int, int, str]]:
     return [
         ((node.end_lineno or node.lineno) - node.lineno + 1, node.lineno, node.name)
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in module.nodes(ast.FunctionDef, ast.AsyncFunctionDef)
     ]
 
 

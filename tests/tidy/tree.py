@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TypeVar, cast
+
+N = TypeVar("N", bound=ast.AST)
 
 SKIPPED = {
     ".git",
@@ -35,6 +38,18 @@ class Module:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=self.shown)
+
+    @cached_property
+    def _by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    def nodes(self, *kinds: type[N]) -> Iterator[N]:
+        """The nodes of these kinds. The tree is walked once for all the rules."""
+        for kind in kinds:
+            yield from cast(list[N], self._by_kind.get(kind, []))
 
     @property
     def is_package(self) -> bool:
@@ -66,6 +81,13 @@ def _modules(root: Path, top: Path) -> Iterator[Module]:
 def _module(name: str, path: Path, shown: str, _written_at: int, _size: int) -> Module:
     """The same one for as long as its file is the same: it is parsed once for all the rules."""
     return Module(name, path, shown)
+
+
+def forget() -> None:
+    """Lets go of all that was parsed: a million objects, which every `gc.collect()` of a later test
+    would look at.
+    """
+    _module.cache_clear()
 
 
 def within(module: Module, *places: str) -> bool:
