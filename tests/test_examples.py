@@ -18,7 +18,7 @@ import pytest
 import holdfast
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 from holdfast.testing.providers import check
-from thorough import EXPLORE, sample
+from thorough import EXPLORE, few_cases, sample
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 60.0
@@ -134,6 +134,7 @@ def settled(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "moment",
     [
@@ -255,7 +256,7 @@ WAYS_TO_END = [
     for nth, each in enumerate(FACES)
     for how in sample(ENDS if nth % 2 == 0 else ENDS[::-1], every=len(ENDS))
 ]
-"""In an ordinary run each face is ended in one way."""
+"""In an ordinary run one face is ended, in one way: to load a client takes seconds."""
 MOMENT = ScriptedAnswer(("One ", "moment. "), [("water", {"row": 7})])
 
 
@@ -271,7 +272,7 @@ def flags(face: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("client", "face"), FACES)
+@pytest.mark.parametrize(("client", "face"), sample(FACES, every=2))
 def test_a_loop_runs_its_tools_and_goes_on_in_the_next_process(
     client: str, face: str, tmp_path: Path
 ):
@@ -288,7 +289,7 @@ def test_a_loop_runs_its_tools_and_goes_on_in_the_next_process(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("client", "face", "how"), WAYS_TO_END)
+@pytest.mark.parametrize(("client", "face", "how"), sample(WAYS_TO_END, every=2))
 def test_what_a_loop_has_shown_is_told_to_the_model_after_a_kill_and_after_ctrl_c(
     client: str, face: str, how: signal.Signals, tmp_path: Path
 ):
@@ -307,7 +308,7 @@ def test_what_a_loop_has_shown_is_told_to_the_model_after_a_kill_and_after_ctrl_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("client", "face"), FACES)
+@pytest.mark.parametrize(("client", "face"), sample(FACES[::-1], every=2))
 def test_a_loop_that_is_sent_a_request_twice_asks_its_model_once(
     client: str, face: str, tmp_path: Path
 ):
@@ -376,6 +377,7 @@ def test_the_bot_answers_in_every_chat_and_begins_anew_when_it_is_told_to(tmp_pa
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "moment",
     [

@@ -50,15 +50,15 @@ def test_faults_have_names_of_their_own_and_change_something_that_can_be_compile
 
 @pytest.mark.slow
 def test_a_fault_is_put_into_a_copy_and_taken_out_again(tmp_path: Path) -> None:
-    [mutant] = [mutant for mutant in mutants("domain") if mutant.id == "cursor-beyond-the-head"]
+    [mutant] = [mutant for mutant in mutants("domain") if mutant.id == "idle-strict"]
     path = tmp_path / mutant.file
     copy = PrivateCopy(tmp_path, limit_s=120.0)
     sound = path.read_text(encoding="utf-8")
     verdict = copy.try_out(mutant)
     assert verdict.fate == "noticed"
-    assert verdict.by.startswith("tests/domain/test_cursor.py::")
+    assert verdict.by.startswith("tests/domain/test_routing.py::")
     assert path.read_text(encoding="utf-8") == sound
-    assert copy.run("tests/domain/test_cursor.py") == ("missed", "")
-    assert copy.run("tests/domain/test_cursor.py -k nothing_of_this_name")[0] == "no tests"
-    path.write_text(sound.replace("cursor.seq > head", "cursor.seq >= head"), encoding="utf-8")
+    assert copy.run("tests/domain/test_routing.py") == ("missed", "")
+    assert copy.run("tests/domain/test_routing.py -k nothing_of_this_name")[0] == "no tests"
+    path.write_text(sound.replace("active_at >= idle_ms", "active_at == idle_ms"), encoding="utf-8")
     assert copy.try_out(mutant).fate == "stale"
