@@ -11,6 +11,7 @@ import holdfast
 from commanding import command, on_terminal
 from looking import raw_entries
 from talking import texts, told
+from thorough import few_cases
 from worlds import HandWorld
 
 
@@ -66,6 +67,7 @@ ASKED = [(plan, answer) for plan in PLANS for answer in ("y\n", "n\n")] + [
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("plan, answer", ASKED)
 def test_on_a_terminal_one_is_asked(path, plan, answer):
     arguments, code = PLANS[plan], ANSWERS[answer]

@@ -14,6 +14,7 @@ import holdfast
 from commanding import command, on_terminal, process, surroundings
 from goose_stores import built, one_call
 from holdfast.cli.command_table import COMMANDS
+from thorough import few_cases
 
 NOT_HERE = ("demo", "record", "serve", "serve-openviking", "proxy", "hermes run")
 """What these print is another program's, or a picture."""
@@ -100,12 +101,14 @@ def test_pipes_get_plain_text(world, arguments):
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("arguments", LOOKS[:3], ids=" ".join)
 def test_a_terminal_gets_colour(world, arguments):
     assert ANSI.search(on_terminal(*arguments, HOLDFAST_STORE=str(world.path)).out)
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(
     "plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=str
 )

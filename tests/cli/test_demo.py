@@ -14,6 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.demo import model, scenario
+from thorough import few_cases
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 ANSI = re.compile(r"\x1b\[")
@@ -93,6 +94,7 @@ def test_a_second_demo_in_the_same_store_starts_a_session_of_its_own(told):
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(
     "environment", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}], ids=["not a terminal", "NO_COLOR"]
 )

@@ -15,6 +15,7 @@ import item_stores
 from commanding import command, on_terminal
 from holdfast.doctor.rulebook import rulebook
 from holdfast.doctor.rules_page import page
+from thorough import few_cases
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FIELDS = [
@@ -136,6 +137,7 @@ def test_a_store_that_is_in_use_is_said_to_be_live(sound: Path) -> None:
         process.communicate(b"")
 
 
+@few_cases(every=4)
 @pytest.mark.parametrize("rule", sorted(rulebook()))
 def test_every_rule_is_explained(rule: str) -> None:
     done = command("doctor", "--explain", rule)

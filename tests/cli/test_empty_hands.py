@@ -12,6 +12,7 @@ import holdfast
 import item_stores
 import namespaces
 from commanding import as_nobody, command, surroundings
+from thorough import few_cases
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def test_a_session_that_is_not_there_is_not_imported(claude: Path, tmp_path: Pat
     assert done.code == 3 and "nope" in done.err and not into.exists()
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize(
     ("words", "code"),
     [

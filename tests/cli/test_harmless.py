@@ -13,6 +13,7 @@ import holdfast.exporters.safe_text as harmless_module
 from commanding import command, on_terminal, process
 from exhibits import HOSTILE
 from holdfast.exporters.safe_text import cells, cut, escaped, harmless, one_line, wrapped
+from thorough import few_cases
 
 STEERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -87,6 +88,7 @@ def commands(world):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("which", range(11))
 def test_no_command_lets_stored_text_steer_a_terminal(world, which):
     arguments = commands(world)[which]

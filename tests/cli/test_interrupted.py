@@ -18,6 +18,7 @@ import holdfast
 from commanding import command
 from holdfast.importers import private_copy
 from procs import child
+from thorough import few_cases
 
 HELD = """
 import signal
@@ -66,6 +67,7 @@ def cut_short(number: int, *arguments: object) -> None:
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("number", [*SOFT, signal.SIGKILL])
 def test_healing_that_is_cut_short_removes_nothing_but_what_it_made(
     goose: Path, temporary: Path, number: signal.Signals
@@ -86,6 +88,7 @@ def test_healing_that_is_cut_short_removes_nothing_but_what_it_made(
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("number", SOFT)
 def test_a_private_copy_goes_with_its_process(
     goose: Path, temporary: Path, tmp_path: Path, number: signal.Signals

@@ -11,6 +11,7 @@ import holdfast
 from commanding import command, on_terminal
 from holdfast.exporters.safe_text import cells
 from looking import raw_entries
+from thorough import few_cases
 from worlds import HandWorld
 
 
@@ -130,6 +131,7 @@ def test_the_store_is_named_by_option_then_environment_then_folder(world, tmp_pa
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("columns", [70, 80, 120])
 def test_a_list_keeps_to_the_terminal(many, columns):
     path, _ = many

@@ -21,6 +21,7 @@ import openviking_stores
 from commanding import command
 from holdfast.importers.openviking.reader import OpenVikingReader
 from item_stores import Agents, Claude, Codex
+from thorough import few_cases
 
 KINDS = {"agents", "claude", "codex", "goose", "hermes", "openviking"}
 
@@ -124,6 +125,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_database_that_can_t_be_opened_is_named(tmp_path: Path, damage: str) -> None:
     """In a folder with a sound store, and alone; the sound one is imported."""
@@ -211,6 +213,7 @@ ODD: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.slow
+@few_cases(every=5)
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("make", [agents_store, goose_store, hermes_store, own_store])
 def test_a_log_that_is_no_file_is_not_followed_and_is_told(

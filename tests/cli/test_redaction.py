@@ -7,6 +7,7 @@ import pytest
 import holdfast
 from commanding import command
 from holdfast.formats.secret_shapes import redacted, redacted_value
+from thorough import few_cases
 
 # Made up, and put together here so that nobody takes this file for a leak.
 SECRETS = {
@@ -98,6 +99,7 @@ def test_other_words_stay(said):
 LONG = ["-", "a-", "secret", "password:", "password.", "://", "eyJ", "SG."]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("unit", LONG)
 def test_a_long_text_that_nearly_is_a_secret_stays(unit):
     """And it comes to an end: no shape goes back over what it has read."""

@@ -12,6 +12,7 @@ import pytest
 import holdfast
 import namespaces
 from commanding import LIMIT_S, SOURCE, as_nobody, command, process, started, surroundings
+from thorough import few_cases
 
 STRANGERS = ("notes.jsonl", "closed.db", "open.db")
 
@@ -100,6 +101,7 @@ def test_a_warning_is_a_sentence(path: Path) -> None:
     assert "Warning" not in done.err and ".py" not in done.err
 
 
+@few_cases(every=4)
 @pytest.mark.parametrize(
     ("words", "code"),
     [(["sessions", "show", "nope"], 3), (["nope"], 2), (["sessions", "rm", "key:k"], 1)],

@@ -12,6 +12,7 @@ import pytest
 
 import commanding
 import holdfast
+from thorough import few_cases
 
 LAST, FIRST = "SELECT max(n) FROM entry WHERE {}", "SELECT min(n) FROM entry WHERE {}"
 NO_JSON, NO_TEXT = b'{"role":"tool"x', b'{"role":"\xff"}'
@@ -93,6 +94,7 @@ def examined_and_healed(path: Path) -> Path:
     return healed
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("note", [NO_JSON, NO_TEXT])
 def test_a_note_in_a_past_that_a_fork_shares(path: Path, note: bytes) -> None:
     where = FIRST.format("kind = '' AND typeof(note) = 'blob'")
@@ -103,6 +105,7 @@ def test_a_note_in_a_past_that_a_fork_shares(path: Path, note: bytes) -> None:
         assert "answer 2 of b" in [m.text for m in store.session("b").transcript()]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(("column", "value"), ENTRY, ids=str)
 def test_a_cell_of_an_entry(path: Path, column: str, value: Any) -> None:
     where = LAST.format("kind = 'end'")
@@ -110,12 +113,14 @@ def test_a_cell_of_an_entry(path: Path, column: str, value: Any) -> None:
     examined_and_healed(path)
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(("column", "value"), SESSION, ids=str)
 def test_a_cell_of_a_session(path: Path, column: str, value: Any) -> None:
     spoil(path, f"UPDATE session SET {column} = ? WHERE key = 'b'", value)
     examined_and_healed(path)
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize(("table", "column"), BESIDE)
 def test_a_cell_beside_the_log(path: Path, table: str, column: str) -> None:
     spoil(path, f"UPDATE {table} SET {column} = ?", "text")
@@ -134,6 +139,7 @@ def test_a_definition_of_a_table_that_lost_a_letter(path: Path) -> None:
     assert "defect" not in looked.out
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("origin", [2**63 - 1, 2**62, 10**9, -(2**63)])
 def test_a_past_that_no_file_can_hold_is_told_by_the_first_entry(path: Path, origin: int) -> None:
     spoil(path, "UPDATE session SET origin = ? WHERE key = 'a'", origin)

@@ -14,6 +14,7 @@ import pytest
 
 import commanding
 import holdfast
+from thorough import few_cases
 
 PAGE = 4096
 ENTRIES = """
@@ -95,6 +96,7 @@ INDEXES = [
 ]
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("name", INDEXES)
 def test_a_zeroed_page_of_an_index_takes_no_entry(path: Path, name: str) -> None:
     before = rows(path)
@@ -102,6 +104,7 @@ def test_a_zeroed_page_of_an_index_takes_no_entry(path: Path, name: str) -> None
     assert rows(healed(path)) == before
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize(
     ("byte", "bit"),
     [(5, 8), (5, 64), (6, 1), (6, 16), (4, 1)],
@@ -114,6 +117,7 @@ def test_a_bit_of_an_index_takes_no_entry(path: Path, byte: int, bit: int) -> No
     assert rows(healed(path)) == before
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("seq", [0, 6, 13, 69, 1 << 40, (1 << 63) - 1, "text", b"\xff"])
 def test_an_entry_whose_place_is_damaged_stands_where_it_arrived(path: Path, seq: Any) -> None:
     """Its row says another place, and the index the right one."""
@@ -122,6 +126,7 @@ def test_an_entry_whose_place_is_damaged_stands_where_it_arrived(path: Path, seq
     assert rows(healed(path)) == before
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("session", [1, 3, 77, "text"])
 def test_an_entry_that_seems_to_be_anothers_is_given_back(path: Path, session: Any) -> None:
     before = rows(path)

@@ -13,6 +13,7 @@ import pytest
 import commanding
 import holdfast
 from holdfast.errors import Damaged
+from thorough import few_cases
 
 NO_TEXT = "CAST(? AS TEXT)"
 
@@ -79,6 +80,7 @@ def test_a_bit_of_a_name(path: Path, column: str) -> None:
     assert told_and_healed(path) == BOTH
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("id", [b"abc", "", "x\0y", "not-a-uuid", b"\xff\xfe"], ids=repr)
 def test_an_id_that_no_session_can_have(path: Path, id: Any) -> None:
     spoil(path, "UPDATE session SET id = ? WHERE n = 1", id)

@@ -18,6 +18,7 @@ from holdfast.doctor.detect import open_subject
 from holdfast.importers.detect import open_reader
 from holdfast.runtime.transfer.import_store import bring
 from holdfast.testing.oracle import judge
+from thorough import few_cases
 
 Case = tuple[str, Callable[..., Any]]
 
@@ -47,6 +48,7 @@ def _built(kind: str, case: Callable[..., Any], folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize(
     "kind, case", CASES, ids=[f"{kind} {case.__name__}" for kind, case in CASES]
 )

@@ -57,7 +57,7 @@ from holdfast.domain.message import freeze
 from holdfast.errors import StoreUnavailable
 from holdfast.formats import registry
 from holdfast.importers.goose.records import GooseRow, GooseSession
-from thorough import examples
+from thorough import examples, few_cases
 
 EVERYTHING = ("*",)
 
@@ -105,6 +105,7 @@ def contents(spoken):
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 @pytest.mark.parametrize("accepted", [(), EVERYTHING], ids=["as it is", "all accepted"])
 def test_a_healed_copy_has_nothing_left_to_heal(tmp_path, case, accepted):
@@ -377,6 +378,7 @@ def test_messages_without_a_session_come_back_when_that_is_accepted(tmp_path):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("case", DAMAGED, ids=lambda case: case.__name__)
 def test_healed_stories_are_messages_of_their_format(tmp_path, case):
     patient = GooseSubject(built(tmp_path / "sessions.db", case))

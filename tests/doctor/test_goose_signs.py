@@ -331,7 +331,7 @@ def test_examining_leaves_the_original_and_its_folder_as_they_were(tmp_path):
 
 
 @pytest.mark.slow
-@few_cases(every=3)
+@few_cases(every=5)
 @pytest.mark.parametrize("part", range(0, 24))
 def test_a_cut_store_is_told_to_be_broken(tmp_path, part):
     def many(store):

@@ -23,7 +23,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.importers.foreign_session import ForeignMessage, ForeignSession
 from holdfast.importers.hermes.reader import HermesReader
 from holdfast.importers.hermes.records import HermesRow, HermesSession
-from thorough import examples
+from thorough import examples, few_cases
 
 USUAL = ("auto", "mark")
 REWRITTEN = {
@@ -84,6 +84,7 @@ def said(stories: list[ForeignSession]) -> dict[str, list[Any]]:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_healed_store_has_nothing_left_that_heals_without_asking(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)
@@ -100,6 +101,7 @@ def test_a_healed_store_has_nothing_left_that_heals_without_asking(tmp_path, nam
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_with_all_accepted_only_what_is_beyond_healing_is_left(tmp_path, name):
     changes = heal(damaged(tmp_path / "state.db", name), tmp_path / "healed.db", *USUAL, "ask")
@@ -108,6 +110,7 @@ def test_with_all_accepted_only_what_is_beyond_healing_is_left(tmp_path, name):
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_healing_twice_gives_the_same_bytes_for_its_owner_alone(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)
@@ -130,6 +133,7 @@ def test_healing_gives_the_same_bytes_in_every_process(tmp_path):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_the_healed_copy_tells_what_healing_tells(tmp_path, name):
     path = damaged(tmp_path / "state.db", name)

@@ -15,7 +15,7 @@ from holdfast.doctor.finding import Finding
 from holdfast.doctor.hermes.rules import RULES
 from holdfast.doctor.hermes.subject import HermesSubject
 from holding import kept_open
-from thorough import examples
+from thorough import examples, few_cases
 
 ANY_BYTES = settings(
     max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -49,6 +49,7 @@ def test_a_healthy_store_of_an_older_schema_gives_no_finding(tmp_path, schema):
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("make", HEALTHY, ids=lambda make: make.__name__)
 def test_every_beginning_of_a_healthy_session_gives_no_finding(tmp_path, make):
     book = Book(tmp_path / "whole.db")

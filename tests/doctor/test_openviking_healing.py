@@ -11,6 +11,7 @@ from holdfast.doctor.openviking.subject import OpenVikingSubject
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.foreign_session import Summary
 from holdfast.importers.openviking.reader import recognises
+from thorough import few_cases
 
 POLICY = {rule.name: rule.policy for rule in RULES}
 
@@ -56,6 +57,7 @@ def tree(path):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
 )
@@ -68,6 +70,7 @@ def test_nothing_is_left_that_needs_no_question(tmp_path, rule, build):
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(
     "rule, build", stores.CASES, ids=lambda case: getattr(case, "__name__", "")
 )
@@ -80,6 +83,7 @@ def test_with_every_question_answered_only_what_is_gone_is_left(tmp_path, rule, 
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize(
     "build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__
 )

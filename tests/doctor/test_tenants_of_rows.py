@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from commanding import command
 from holdfast.testing.oracle import judge
+from thorough import few_cases
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def waits(store: holdfast.Store) -> list[str | None]:
     return [message.key for message in store.pending()]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "table, value",
     [
@@ -112,6 +114,7 @@ def fork_some(path: Path) -> None:
         store.session("plain").fork(key="g").append("in another fork")
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("tenant", ["", "acme"])
 @pytest.mark.parametrize("key", ["plain", "g"])
 def test_a_shared_past_under_another_tenant_is_told_and_healed(

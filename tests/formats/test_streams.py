@@ -14,7 +14,7 @@ from holdfast.formats import registry
 from holdfast.formats.text import END, TextAssembly
 from holdfast.testing.strategies import FORMATS, streams
 from sse_server import anthropic_script, chat_script, responses_script, serve
-from thorough import examples
+from thorough import examples, few_cases
 
 ASK = [{"role": "user", "content": "Hi"}]
 CALLS = [("call_1", "look", ['{"pla', 'ce": "h', 'ere"}']), ("call_2", "wait", ["{}"])]
@@ -194,6 +194,7 @@ def test_a_refusal_is_shown_and_kept(provider, format_name, path, script, read):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("broken", [False, True], ids=["quiet", "broken"])
 @pytest.mark.parametrize(("format_name", "path", "script", "read"), SYNC)
 def test_a_stream_cut_at_any_event_is_partial(provider, format_name, path, script, read, broken):

@@ -22,6 +22,7 @@ from holdfast.importers import damaged_rows, detect
 from holdfast.importers.goose.reader import GooseReader
 from holdfast.importers.hermes.database import HermesStore
 from holdfast.importers.sqlite_file import SqliteFile
+from thorough import few_cases, sample
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 PAGE = 4096
@@ -151,7 +152,7 @@ def test_whichever_page_is_gone_every_row_that_can_be_found_is_read(tmp_path, pr
     whole = real_store(program, tmp_path / "whole.db").read_bytes()
     everything = rows_there(program, tmp_path / "whole.db")
     damaged, cost = tmp_path / "damaged.db", 0
-    for page in range(1, len(whole) // PAGE):
+    for page in sample(range(1, len(whole) // PAGE), every=2):
         damaged.write_bytes(whole[: page * PAGE] + bytes(PAGE) + whole[(page + 1) * PAGE :])
         there = rows_there(program, damaged)
         try:
@@ -194,6 +195,7 @@ def leaf_cells(raw, root):
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @programs
 @pytest.mark.parametrize("wrong", [0, 33, 127])
 def test_one_wrong_rowid_costs_no_row_that_can_be_found(tmp_path, program, wrong):
@@ -304,6 +306,7 @@ def test_a_time_that_is_no_text_costs_itself_and_no_words(tmp_path, program, col
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @programs
 @pytest.mark.parametrize("value", ["x'00ff'", BAD], ids=["bytes", "no-utf8"])
 def test_a_message_that_names_no_session_in_words_is_kept_under_a_made_name(
@@ -322,6 +325,7 @@ def test_a_message_that_names_no_session_in_words_is_kept_under_a_made_name(
     assert command("doctor", path, "--heal", tmp_path / "healed.db").code in (0, 1)
 
 
+@few_cases(every=2)
 @programs
 @pytest.mark.parametrize("value", ["x'00ff'", BAD], ids=["bytes", "no-utf8"])
 def test_a_session_whose_id_is_no_text_stops_no_other(tmp_path, program, value):

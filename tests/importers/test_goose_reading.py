@@ -313,6 +313,7 @@ def test_texts_that_are_not_utf8_stop_nothing(store):
     assert len(stories(store.path)["20260921_1"][1]) == 2
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("case", [*HEALTHY, *DAMAGED], ids=lambda case: case.__name__)
 def test_every_payload_is_a_message_of_its_format(tmp_path, case):
     for _, lines in stories(built(tmp_path / "sessions.db", case)).values():
@@ -339,7 +340,7 @@ def read_all(path):
 
 
 @pytest.mark.slow
-@few_cases(every=3)
+@few_cases(every=5)
 @pytest.mark.parametrize("part", range(1, 24))
 def test_a_cut_store_is_read_as_far_as_it_goes(tmp_path, part):
     whole = built(tmp_path / "sessions.db", one_call, three_calls_and_more).read_bytes()

@@ -21,7 +21,7 @@ from holdfast.importers.claude import reader as claude
 from holdfast.importers.codex import reader as codex
 from holdfast.importers.foreign_session import Summary
 from holdfast.testing.providers import check
-from thorough import examples
+from thorough import examples, few_cases
 
 MODULES = {"claude": claude, "codex": codex, "agents": agents}
 PROVIDERS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
@@ -91,6 +91,7 @@ def test_a_grown_file_tells_what_it_told_before(tmp_path, program):
         assert [line.origin for line in lines] == [line.origin for line in whole][: len(lines)]
 
 
+@few_cases(every=2)
 @programs
 @pytest.mark.parametrize("target", PROVIDERS)
 def test_its_contexts_are_valid_everywhere(tmp_path, program, target):

@@ -13,7 +13,7 @@ import openviking_stores as stores
 from holdfast.doctor.openviking.subject import OpenVikingSubject
 from holdfast.importers.foreign_session import Summary
 from holdfast.importers.openviking.reader import OpenVikingReader, recognises
-from thorough import examples
+from thorough import examples, few_cases
 
 
 def told(path):
@@ -65,6 +65,7 @@ def test_a_reset_leaves_what_came_after(tmp_path):
     assert sum(not isinstance(line, Summary) for line in lines) == 6
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "build", [*stores.HEALTHY, *(build for _, build in stores.CASES)], ids=lambda b: b.__name__
 )

@@ -14,6 +14,7 @@ from holdfast.doctor.exam import examine
 from holdfast.errors import StoreUnavailable
 from holdfast.importers import private_copy
 from holdfast.importers.private_copy import PrivateCopy
+from thorough import SWEEP
 
 TICK_NS = 10**9
 
@@ -70,7 +71,7 @@ def test_a_store_that_is_written_without_a_pause_is_examined_and_found_sound(
         for writer in writers:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"begun\n"
-        for _ in range(8):
+        for _ in range(8 if SWEEP else 3):
             report = examine("holdfast", str(path))
             assert (report.findings, report.live) == ([], True)
             assert report.messages > 0 or report.sessions == 0

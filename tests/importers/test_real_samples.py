@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from commanding import command
 from holdfast.testing.providers import check
+from thorough import few_cases
 from torture.systems import agents, claude, codex, goose, hermes, openviking
 from torture.systems.sample_stores import plain_name
 
@@ -87,6 +88,7 @@ def context(kind, format, into, session):
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize(("kind", "name"), ALL)
 def test_what_a_program_left_is_examined_and_healed(kind, name, files, tmp_path):
     done = command("doctor", files, "--json")

@@ -12,6 +12,7 @@ import openviking_stores
 from holdfast.importers import detect, jsonl
 from holdfast.importers.claude import reader as claude
 from holdfast.importers.codex import reader as codex
+from thorough import few_cases
 
 MODULES = {"claude": claude, "codex": codex}
 files = pytest.mark.parametrize(
@@ -74,6 +75,7 @@ def test_a_line_that_is_not_looked_at_to_its_end_is_judged_by_its_beginning(
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @files
 @pytest.mark.parametrize(
     "before",
