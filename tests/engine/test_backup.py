@@ -14,6 +14,7 @@ from holdfast.engine.sqlite.maintenance import backup as backing
 from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.testing.faults.disk import LASTING, Faults
 from holdfast.testing.oracle import judge
+from thorough import few_cases
 
 PAGE = 4096
 
@@ -138,6 +139,7 @@ STARTS = """
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("stop", ["_copy", "_step", "_verify", "_name"])
 def test_a_backup_that_was_killed_leaves_nothing_of_its_name(
     store: Store, path: Path, tmp_path: Path, stop: str

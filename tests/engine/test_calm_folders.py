@@ -14,6 +14,7 @@ import pytest
 import holdfast
 from holdfast import Session
 from holdfast.errors import StoreUnavailable
+from thorough import few_cases
 from worlds import HandWorld
 
 LONG_S = 60
@@ -152,6 +153,7 @@ def test_a_neighbour_that_comes_and_goes_has_the_files_looked_at_and_is_no_troub
     assert not of_the_store(path, looks)
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("seconds", [0, 0.5, 1, 1.9, 2, 2.4, 2.6, 5])
 @pytest.mark.parametrize("start", [0, 0.3, 1.5])
 def test_a_change_within_the_same_grain_of_time_is_seen(

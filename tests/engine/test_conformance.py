@@ -72,7 +72,7 @@ ENGINES: dict[str, Callable[[Ask], Engine]] = {
 }
 
 
-THINNED = {"sqlite-process": 3, "postgres-losing-answers": 5, "postgres-serializable": 4}
+THINNED = {"sqlite-process": 5, "postgres-losing-answers": 8, "postgres-serializable": 7}
 """Where an engine stands a second time, under other conditions, an ordinary run asks it for each
 so-manieth law, and a sweep for all.
 """

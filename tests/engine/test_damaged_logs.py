@@ -17,6 +17,7 @@ import hermes_stores
 import holdfast
 from holdfast.errors import Damaged
 from holdfast.write_ahead_log import FRAME_BYTES, HEADER_BYTES, bring_back, log_damage
+from thorough import few_cases
 
 PAGE = 4096
 FRAME = FRAME_BYTES + PAGE
@@ -90,6 +91,7 @@ def test_a_store_that_need_not_survive_a_power_cut_is_opened_and_its_log_is_kept
     assert Path(f"{path}-wal-damaged-1").read_bytes() == raw
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("at", PLACES)
 def test_the_doctor_tells_of_the_log_and_the_healed_copy_has_all_words(path: Path, at: int) -> None:
     flip(path, at)
@@ -242,6 +244,7 @@ def test_a_log_that_lost_its_beginning_is_refused_and_stays(
     assert Path(f"{path}-wal").read_bytes() == raw
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize(("how", "size"), LOST)
 def test_words_behind_a_lost_beginning_are_healed(path: Path, how: str, size: int) -> None:
     """The pages of the first frames were written again later, as those that grow are."""

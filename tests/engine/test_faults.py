@@ -6,9 +6,8 @@ what was acknowledged is there exactly once; every invariant holds; the handle t
 went on when the cause was gone; and so does a new one, in this process, in another, and in one that
 finds the files as they were just then.
 
-An ordinary run fails every third operation or so once, each with one kind of trouble in turn: most
-are like their neighbours. `HOLDFAST_EXPLORE=1` tries every kind at every operation, and takes some
-minutes.
+An ordinary run fails some operations once, each with one kind of trouble in turn: most are like
+their neighbours. `HOLDFAST_EXPLORE=1` tries every kind at every operation, and takes some minutes.
 """
 
 import errno
@@ -49,7 +48,7 @@ from holdfast.testing.faults.disk import (
     fail_each,
 )
 from holdfast.testing.faults.scripted_workload import ScriptedWorkload
-from thorough import EXPLORE
+from thorough import EXPLORE, few_cases
 
 # A connection that was never closed, because opening it failed, fails once more when it is thrown
 # away.
@@ -141,6 +140,7 @@ def sweep(tmp_path: Path, **options: Any) -> list[Struck]:
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(
     "trouble, times, first, step", SWEEPS, ids=["once", "full twice", "lasting", "full lasting"]
 )
@@ -260,6 +260,7 @@ def write_without_reading(engine: SqliteEngine) -> tuple[int | None, list[int]]:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("call", ["open", "fstat", "flock", "pwrite", "pread"])
 @pytest.mark.parametrize("times", [1, LASTING], ids=["once", "lasting"])
 def test_whatever_fails_at_the_fair_lock_is_told_and_the_store_goes_on(

@@ -39,6 +39,7 @@ from holdfast.testing.conformance.builders import (
 )
 from holdfast.testing.reference import Ticks
 from postgres_engines import Open, ask, waited
+from thorough import few_cases
 
 # Answers that get lost.
 
@@ -107,6 +108,7 @@ def _reading(engine: Engine, session: str) -> Any:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__.strip("_"))
 @pytest.mark.parametrize("lost", ["answer", "question"])
 def test_a_commit_whose_answer_or_question_is_lost_is_done_once(
@@ -547,6 +549,7 @@ WAITING = (
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize(
     "act", [_append, _finish, _open_another], ids=lambda act: act.__name__.strip("_")
 )

@@ -8,6 +8,7 @@ from psycopg import errors
 
 from holdfast.engine.postgres.server.driver_errors import translate, verdict
 from holdfast.errors import Damaged, HoldfastError, StoreUnavailable
+from thorough import few_cases
 
 CLASSES = sorted(
     {
@@ -62,6 +63,7 @@ def _named(kind: type[psycopg.Error]) -> str:
 
 
 @pytest.mark.slow
+@few_cases(every=5)
 @pytest.mark.parametrize("kind", CLASSES, ids=_named)
 def test_every_error_of_the_driver_is_told_with_its_place_and_a_remedy(
     kind: type[psycopg.Error],

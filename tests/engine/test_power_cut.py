@@ -190,7 +190,9 @@ def test_a_store_that_acknowledges_before_it_syncs_is_found_out(tmp_path: Path) 
                 "acknowledged" in loss
                 for loss in judge(store, Acknowledged(life.acts[: cut.acts]), formats=())
             )
-    assert losses > 10
+        if losses > 10:
+            return
+    pytest.fail("too little was lost")
 
 
 @pytest.mark.slow
@@ -208,7 +210,9 @@ def test_a_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:
             found += wrong(place, life.acts[: cut.acts], life, world=Later()) != []
         except holdfast.HoldfastError:
             found += 1
-    assert found > 10
+        if found > 10:
+            return
+    pytest.fail("too little was found")
 
 
 # The tape and the disk

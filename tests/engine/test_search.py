@@ -32,7 +32,7 @@ from holdfast.errors import Damaged, StoreUnavailable
 from holdfast.runtime.live.searchable_text import words_of
 from holdfast.testing.conformance.builders import did, mint, named, opened
 from holdfast.testing.reference import ReferenceEngine, Ticks
-from thorough import examples
+from thorough import examples, few_cases
 
 LIMIT_S = 60.0
 HERE = Path(__file__).parent
@@ -391,6 +391,7 @@ DAMAGE = [
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("how", DAMAGE)
 @pytest.mark.parametrize("when", ["open", "closed"])
 def test_a_spoilt_search_file_is_made_anew_and_writes_go_on(path: str, how: str, when: str) -> None:

@@ -15,6 +15,7 @@ import procs
 from holdfast import Session, Store
 from holdfast.engine.sqlite.file_guard.file_identity import FileIdentity, refuse_beside_strayed
 from holdfast.errors import StoreUnavailable
+from thorough import few_cases
 
 
 @pytest.fixture
@@ -174,6 +175,7 @@ def delete(path: Path, suffixes: list[str]) -> None:
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @GONE
 def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(
     path: Path, gone: list[str]
@@ -194,6 +196,7 @@ def test_a_log_deleted_under_an_open_store_is_missed_and_costs_nothing(
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @GONE
 def test_a_log_deleted_under_a_store_that_is_then_closed_costs_nothing(
     path: Path, gone: list[str]
@@ -214,6 +217,7 @@ def test_a_reader_sees_that_the_log_was_deleted_before_the_next_write(
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @GONE
 def test_several_processes_go_on_after_the_log_was_deleted(path: Path, gone: list[str]) -> None:
     with procs.child(KEEPS, path) as other, holdfast.open(path) as store:

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from loading import loading
-from thorough import SWEEP
+from thorough import SWEEP, few_cases
 
 OTHERS = """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -25,7 +25,7 @@ def test_terminated_connections_lose_nothing_and_double_nothing(database):
     """I-2, I-3, I-6: all of them at once, over and over, whatever they are doing."""
     with (
         psycopg.connect(database, autocommit=True) as operator,
-        loading(database, sessions=8) as loads,
+        loading(database, sessions=8 if SWEEP else 4) as loads,
     ):
         loads.go_on()
         for _ in range(5 if SWEEP else 3):
@@ -36,6 +36,7 @@ def test_terminated_connections_lose_nothing_and_double_nothing(database):
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(
     "limit", ["idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"]
 )

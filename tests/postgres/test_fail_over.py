@@ -17,10 +17,10 @@ from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 from loading import loading
 from looking import Hasty
-from thorough import SWEEP
+from thorough import SWEEP, few_cases
 
 LIMIT_S = 60
-SESSIONS = 16 if SWEEP else 8
+SESSIONS = 16 if SWEEP else 4
 
 
 def assert_nothing_is_wrong(dsn, loads):
@@ -45,6 +45,7 @@ def test_a_killed_primary_takes_nothing_with_it_that_was_acknowledged(
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_is_restarted_under_load_takes_nothing_with_it(
     cluster: Cluster, replicated: str, mode: str
