@@ -13,7 +13,7 @@ import holdfast
 from acp_client import LIMIT_S, Client
 from acp_wire import insist_valid, told
 from commanding import command, surroundings
-from thorough import SWEEP
+from thorough import SWEEP, few_cases
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +79,7 @@ def cancel(client: Client) -> None:
 FAULTS = [kill_agent, kill_recorder, kill_client, cancel]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.__name__)
 def test_a_fault_while_text_streams_keeps_what_was_shown(db: Path, home: Path, fault) -> None:
     with Client(db, home) as client:
@@ -99,6 +100,7 @@ def test_a_fault_while_text_streams_keeps_what_was_shown(db: Path, home: Path, f
     assert "word7" in str(found.context)
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.__name__)
 def test_a_fault_while_a_tool_runs_closes_the_pair_and_a_reconnection_goes_on(
     db: Path, home: Path, fault
@@ -209,6 +211,7 @@ def test_the_exit_code_and_the_environment_are_the_agents(db: Path, tmp_path: Pa
     assert (done.returncode, done.stdout, done.stderr) == (7, b"", b"whole")
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_reaches_the_agent_and_ends_both_alike(
     db: Path, home: Path, number: signal.Signals

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.adapters.openviking import Client
 from procs import child
-from thorough import SWEEP
+from thorough import SWEEP, few_cases
 from viking_server import VikingServer
 
 # Forks without threads: a fork costs a hundredth of a new interpreter.
@@ -153,6 +153,7 @@ FAULTS = [
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_faults_lose_double_and_misplace_nothing(tmp_path, monkeypatch, seed):
     monkeypatch.setattr("holdfast.adapters.openviking.client.workers.FIRST_PAUSE_S", 0.002)

@@ -24,6 +24,7 @@ from holdfast.testing.oracle import judge
 from line_pusher import LinePusher
 from remote_server import OPERATOR, TOKEN, KilledServer
 from servers import waiting_until
+from thorough import few_cases
 from wire_ledger import LossyClient, WireLedger
 from wire_server import WireServer, new_token
 
@@ -45,6 +46,7 @@ def remote(tmp_path_factory):
         yield running
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("name", TROUBLES)
 def test_a_whole_life_over_such_a_line_is_stored_once(tmp_path, name):
     """The client that `holdfast.open` gives, sync."""
@@ -166,6 +168,7 @@ def test_a_commit_that_arrives_after_it_was_sent_again_done_and_forgotten_is_not
         engine.close()
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("name", ["cut on the way there", "cut on the way back", "answers lost"])
 def test_what_is_asked_again_with_its_key_is_done_once(tmp_path, name):
     ledger = WireLedger("k")

@@ -11,6 +11,7 @@ from clients import SCRIPTS
 from holdfast.server.proxy.dialects import CHAT
 from proxied_samples import say, whole
 from proxy_world import KEY, ProxyClients, provider, proxied, told, turns
+from thorough import few_cases
 
 HI = [{"role": "user", "content": "Hi"}]
 FORMATS = ("openai.chat", "openai.responses", "anthropic")
@@ -57,7 +58,8 @@ def test_words_and_a_call_that_are_sent_back_apart_are_stored_once(
     assert texts == ["Hi", "I look.", "There.", "Found.", "And?", "That is all."]
 
 
-@pytest.mark.parametrize("encoding", [None, "gzip"])
+@few_cases(every=3)
+@pytest.mark.parametrize("encoding", ["gzip", None])
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/x-ndjson", ""])
 def test_a_stream_is_one_whatever_its_provider_calls_it(
     tmp_path: Path, kind: str, encoding: str | None
@@ -86,6 +88,7 @@ def test_an_answer_in_one_piece_to_who_asked_for_a_stream_is_stored(tmp_path: Pa
     assert told(store, "mine")[-1] == ("assistant", "Hello.", "complete")
 
 
+@few_cases(every=5)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("field", ["type", "code"])
 @pytest.mark.parametrize("key", [KEY, f"Incorrect key: {KEY}", "sk-abcdef", "0a1b2c3d4e5f6071"])

@@ -33,6 +33,7 @@ from proxy_world import (
     turns,
 )
 from servers import waiting_until
+from thorough import few_cases
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic")
 # Two processes for each: what the dialects differ in is not what a kill is about.
@@ -91,6 +92,7 @@ def view(store: Path, format: str) -> str:
     return json.dumps(context)
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("format", KILLED)
 def test_a_killed_proxy_leaves_what_was_shown(tmp_path: Path, format: str) -> None:
     store = tmp_path / "a.db"
@@ -132,6 +134,7 @@ def test_a_killed_proxy_finds_the_session_of_a_list_again(tmp_path: Path) -> Non
     assert keys(store) == ["proxy:…"]
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_killed_client_does_not_stop_the_answer(
     tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +173,7 @@ def test_a_killed_client_does_not_stop_the_answer(
     assert turns(store, "mine") == ["completed"]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("ending", ["cut", "closed"])
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_answer_that_breaks_off_breaks_off_for_the_client(

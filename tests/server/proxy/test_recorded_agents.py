@@ -13,6 +13,7 @@ from holdfast.server.proxy.marks import marks_of
 from holdfast.server.proxy.proxied_sessions import ProxiedSessions
 from holdfast.testing.providers import check
 from proxied_samples import AGENTS, Sent, answered, sent, whole
+from thorough import few_cases
 
 CLAUDE = "claude-code:56ca3f18-3ff4-4294-a49d-92b01b0deaac"
 COMPACTED = "claude-code:53ebfadb-b8b5-49ab-9eb4-f4e1e61375c3"
@@ -73,6 +74,7 @@ def _keys(store: holdfast.Store) -> set[str]:
     return {str(info.key) for info in store.sessions()}
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("sample", AGENTS)
 def test_nothing_is_stored_twice_and_every_context_is_valid(
