@@ -14,6 +14,7 @@ import holdfast
 from holdfast.engine.protocol import Write
 from holdfast.errors import Damaged
 from spoiling import Spoiled, place
+from thorough import few_cases
 
 __all__ = ["place"]
 
@@ -43,6 +44,7 @@ def two_sessions(place: Spoiled) -> tuple[str, str]:
         return store.session("bad").id, store.session("good").id
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("base", [40, 2**62, -1, -(2**63), 3])
 def test_a_load_whose_base_is_not_there_begins_with_the_first_entry(
     place: Spoiled, base: int

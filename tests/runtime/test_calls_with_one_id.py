@@ -15,7 +15,7 @@ import holdfast
 from holdfast import CallId
 from holdfast.errors import BadArgument, NotApproved, NotFound
 from holdfast.testing.oracle import judge
-from thorough import few_on_postgres
+from thorough import few_cases, few_on_postgres
 
 pytestmark = few_on_postgres("which call an id means is decided in `domain`", every=5)
 
@@ -77,6 +77,7 @@ def asked(session, messages):
 SHAPES = [((1,), (2,), (3,)), ((1, 2, 3),), ((1, 2), (3,))]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[1:])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_outcomes_of_calls_that_were_approved_reach_them_in_any_order(store, session, shape, order):

@@ -30,7 +30,7 @@ from holdfast.testing import oracle
 from holdfast.testing.providers import check
 from looking import ends
 from talking import FORMATS
-from thorough import SWEEP, examples
+from thorough import SWEEP, examples, few_cases
 
 LIMIT_S = 60
 
@@ -649,6 +649,7 @@ CALLS = [take_from_the_inbox, look, use_a_tool, ask_for_approval, say, add, retr
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_a_turn_goes_on_after_any_call_of_it_was_cancelled(tmp_path, call):
     """A caller that waits no longer for one call (a time limit) has a turn all the same. What the

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import Session, Store
 from holdfast.errors import InvalidMessage
+from thorough import few_cases
 
 USER = {"role": "user", "content": [{"type": "text", "text": "Hi", "a": {"b": [1]}}]}
 
@@ -53,6 +54,7 @@ def at_line(number: int, change: Callable[[], None], work: Callable[[], Any]) ->
     return left <= 0
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize("how", ["record", "append", "accept", "add", "label"])
 def test_what_changes_while_it_is_stored_is_stored_or_refused(

@@ -15,6 +15,7 @@ from holdfast.runtime.plans import deadline
 from holdfast.runtime.turns.recovery import TurnClaim
 from holdfast.runtime.turns.running_turn import RunningTurn
 from locked_stores import held
+from thorough import few_cases
 
 
 @pytest.fixture
@@ -115,6 +116,7 @@ QUESTIONS: list[tuple[str, Callable[[Any], Any]]] = [
 ]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(("name", "ask"), QUESTIONS, ids=[name for name, _ in QUESTIONS])
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_closed_store_answers_nothing(

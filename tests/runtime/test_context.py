@@ -35,7 +35,7 @@ from holdfast.testing.providers import check
 from holdfast.testing.strategies import FORMATS
 from looking import ends, other_handle
 from procs import run
-from thorough import examples
+from thorough import examples, few_cases
 
 STORIES = settings(
     max_examples=examples(20),
@@ -351,6 +351,7 @@ def test_a_context_that_was_made_before_is_not_given_again_when_its_beginning_ha
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("way", WAYS)
 def test_changing_what_a_context_gave_changes_nothing_else(store, way):
     """I-9, FAULTS F7: a harness adds cache marks, trims and edits in place; the next context is as

@@ -8,6 +8,7 @@ import pytest
 import holdfast
 from holdfast.domain.repair import CONTINUE
 from holdfast.testing.providers import check
+from thorough import few_cases
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 
@@ -61,6 +62,7 @@ def words_before(session):
     return turn
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("begin", [own_turn, late_approval, cut_answer, words_before])
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_running_turn_s_context_never_ends_with_the_model_s_own_message(

@@ -16,7 +16,7 @@ import holdfast
 from clients import PATHS, REFUSED, AsyncClients, Clients, script
 from holdfast.testing.providers import check
 from sse_server import serve
-from thorough import SWEEP, sample
+from thorough import SWEEP, few_cases, sample
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 CALLS = [("call_1", "look", ['{"at":', ' "sky"}']), ("call_2", "wait", ["{}"])]
@@ -158,6 +158,7 @@ CYCLE = PAIRS if SWEEP else list(zip(PATHS, [*list(PATHS)[1:], *PATHS], strict=F
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(("format", "other"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_a_conversation_is_accepted_from_its_first_request_to_its_last(
     provider, clients, where, format, other
@@ -169,6 +170,7 @@ def test_a_conversation_is_accepted_from_its_first_request_to_its_last(
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize(("format", "other"), CYCLE, ids=["-".join(pair) for pair in CYCLE])
 def test_a_conversation_in_asyncio_is_accepted_from_its_first_request_to_its_last(
     provider, where, format, other

@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast import copy
 from holdfast.runtime.transfer import copy_order
+from thorough import few_cases
 
 LARGE = "B" * 100_000
 
@@ -64,6 +65,7 @@ def is_lost(text: str) -> bool:
 # The time of its last activity.
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("time", ["x", b"\0", 1.5, -7])
 @pytest.mark.parametrize("page", [1, 1000])
 def test_a_session_without_a_time_is_listed_and_copied(
@@ -106,6 +108,7 @@ def test_a_copy_gives_a_session_without_a_time_that_of_its_last_entry(
 # The place of an entry.
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("seq", ["x", b"\0", -3, 0, 2.5], ids=repr)
 @pytest.mark.parametrize("kind", ["opened", "turn", "", "end"])
 def test_an_entry_without_a_place_takes_nothing_else_with_it(

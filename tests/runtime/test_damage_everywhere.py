@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from commanding import command
 from spoiling import Spoiled, place
+from thorough import few_cases
 
 __all__ = ["place"]
 
@@ -265,6 +266,7 @@ CALLS: dict[str, Callable[[Case], Any]] = {
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_one_bad_record_takes_away_nothing_but_itself_whatever_is_called(
     place: Spoiled, tmp_path: Path, kind: str

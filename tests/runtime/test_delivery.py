@@ -19,6 +19,7 @@ from holdfast.testing.providers import check
 from looking import end_notes, ends, journal_rows, journaled, other_handle, patient, told
 from procs import child
 from sse_server import anthropic_script, chat_script, responses_script
+from thorough import few_cases
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 TEXTS = ["Hel", "lo, ", "wor", "ld."]
@@ -90,6 +91,7 @@ def test_each_text_is_seen_by_another_process_when_it_is_handed_on(store, where)
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 40])
 def test_a_producer_that_kills_its_own_process_loses_nothing_that_was_handed_on(
     store, where, count

@@ -15,6 +15,7 @@ import holdfast
 from holdfast.testing.providers import check
 from looking import ends, journaled, other_handle
 from sse_server import anthropic_script, chat_script, responses_script, serve
+from thorough import few_cases
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 TEXTS = ["Hel", "lo, ", "wor", "ld."]
@@ -131,6 +132,7 @@ def test_a_tool_loop_with_a_real_client_sends_valid_requests(provider, store, fo
     valid_everywhere(session)
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("format", PATHS)
 @pytest.mark.parametrize("broken", [False, True], ids=["quiet", "broken"])
 def test_a_connection_that_ends_before_the_mark_leaves_a_partial_message(

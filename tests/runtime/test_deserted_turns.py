@@ -14,7 +14,7 @@ import holdfast
 from holdfast.testing.oracle import judge
 from looking import end_notes, other_handle
 from procs import child
-from thorough import few_on_postgres
+from thorough import few_cases, few_on_postgres
 
 pytestmark = few_on_postgres("who ends a deserted turn is decided in `runtime/turns`", every=2)
 
@@ -54,6 +54,7 @@ def desert(where):
             thread.join(10)
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("is_leaving", [False, True])
 def test_a_turn_on_a_closed_loop_is_free_at_once_for_its_own_process(where, desert, is_leaving):
     desert(is_leaving=is_leaving)

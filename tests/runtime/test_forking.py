@@ -32,6 +32,7 @@ from holdfast.doctor.holdfast import rebuilt
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 from looking import patient
+from thorough import SWEEP, few_cases
 
 LIMIT_S = 60.0
 
@@ -262,7 +263,7 @@ def test_a_fork_waits_for_whoever_opens_or_closes_a_store(
     assert told == "outside again"
 
 
-FORKS = 40
+FORKS = 40 if SWEEP else 10
 
 
 @pytest.mark.slow
@@ -323,6 +324,7 @@ FIRST_USE = """
 """
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "module",
     [

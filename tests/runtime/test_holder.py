@@ -10,6 +10,7 @@ import holdfast
 import namespaces
 import procs
 from holdfast.runtime.process_identity import is_gone, myself
+from thorough import few_cases
 
 NAMES_ITSELF = """
     from holdfast.runtime.process_identity import myself
@@ -205,6 +206,7 @@ def where(request: pytest.FixtureRequest, path: Path) -> str:
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("kind", ["boot", "container", "half_container"])
 def test_a_living_turn_of_a_clone_with_the_same_name_is_not_overtaken(
     where: str, kind: str, tmp_path: Path

@@ -10,6 +10,7 @@ What could hang runs in a process of its own.
 import pytest
 
 from procs import child
+from thorough import few_cases
 
 LIMIT_S = 40.0
 
@@ -214,6 +215,7 @@ say(type(point.told).__name__, [message["content"] for message in session.contex
 """
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize(
     ("act", "told"),
     [
@@ -294,6 +296,7 @@ say(session.compact(summary, keep_turns=0) is not None)
     assert said(script, path) == ["True"]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "act",
     [

@@ -17,7 +17,7 @@ from holdfast.runtime.plans.plan import Pause, _wait
 from holdfast.runtime.turns.start_turn import TurnRequest
 from holdfast.testing.oracle import judge
 from procs import child
-from thorough import few_on_postgres
+from thorough import few_cases, few_on_postgres
 
 pytestmark = few_on_postgres(
     "where a message has been is kept in its session's log and folded in `domain`",
@@ -81,6 +81,7 @@ def words_left(store):
     return found
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("journey", JOURNEYS)
 def test_erasing_the_session_that_answered_takes_the_words_from_the_whole_journey(store, journey):
     receipt = store.accept("a", WORDS, event_id=WORDS, reply_to=WORDS, labels=LABELS)
@@ -119,6 +120,7 @@ def test_a_label_that_was_set_after_the_message_had_gone_goes_with_it(store):
     assert words_left(store) == []
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("journey", JOURNEYS)
 def test_an_event_that_comes_again_is_told_the_turn_that_answered_it(
     store, tmp_path, where, journey
@@ -136,6 +138,7 @@ def test_an_event_that_comes_again_is_told_the_turn_that_answered_it(
             assert "a turn took it" in str(told.value)
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize(
     "journey", [name for name in JOURNEYS if "dropped" in name or "reset" in name]
 )
@@ -196,6 +199,7 @@ def drop(turn):
     gc.collect()
 
 
+@few_cases(every=4)
 @pytest.mark.parametrize("steps", [[], ["reset a"], ["drop b"]])
 @pytest.mark.parametrize("behind", BEHIND)
 def test_a_fork_does_not_take_what_the_past_that_it_shares_has(store, behind, steps):

@@ -19,6 +19,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.runtime import open_store
 from holdfast.runtime.open_store import OpenStore
 from looking import ends
+from thorough import SWEEP, few_cases
 from torn_ticket import TornTicket
 
 LIMIT_S = 20.0
@@ -68,6 +69,7 @@ def elsewhere(work):
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("act", ["info", "search", "wait"])
 def test_an_interrupt_after_a_lock_was_taken_shuts_nobody_out(where, act):
     """Again and again in one store: what each of them loses adds up."""
@@ -177,7 +179,7 @@ def test_an_open_that_is_interrupted_anywhere_leaves_no_thread_and_no_file(tmp_p
     files = len(os.listdir("/dev/fd"))
     at, reached = 0, True
     while reached:
-        at += 1 + at // 50
+        at += 1 + at // (50 if SWEEP else 12)
         point = AtStep(at)
         with contextlib.suppress(KeyboardInterrupt), point:
             holdfast.open(path)

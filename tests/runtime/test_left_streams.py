@@ -17,6 +17,7 @@ from holdfast.testing.providers import check
 from looking import end_notes, ends, other_handle, told
 from procs import child
 from talking import FORMATS
+from thorough import few_cases
 
 LIMIT_S = 60
 
@@ -198,6 +199,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("what", LEAVINGS)
 def test_a_script_that_leaves_it_behind_exits_and_its_turn_is_interrupted(path, what):
     with child(

@@ -13,7 +13,7 @@ from holdfast.formats import registry
 from holdfast.testing.oracle import judge
 from looking import ends, told
 from procs import child
-from thorough import few_on_postgres
+from thorough import few_cases, few_on_postgres
 
 pytestmark = few_on_postgres("what stands of a stream is decided in `runtime/turns`")
 
@@ -128,6 +128,7 @@ def test_text_in_the_stream_of_a_provider_is_kept_and_cuts_its_turn_off(store):
     assert ends(store, session.id) == {1: ["interrupted"]}
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("format", registry.known())
 def test_a_stream_that_begins_with_no_chunk_of_its_format_is_refused(store, format):
     """Nobody has seen anything of it: the caller has named the wrong format, and is told so."""

@@ -20,6 +20,7 @@ import procs
 from holdfast import Store
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
 from holdfast.testing.faults.disk import LASTING, WRITING, Faults
+from thorough import few_cases
 
 if TYPE_CHECKING:
     from clusters import Cluster
@@ -108,6 +109,7 @@ READS_ALL = """
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("make", [fill, leave, copied], ids=["closed", "killed", "copied"])
 def test_a_store_on_a_read_only_disk_is_read(make: Callable[[Path], None], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
@@ -119,6 +121,7 @@ def test_a_store_on_a_read_only_disk_is_read(make: Callable[[Path], None], tmp_p
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("make", [fill, leave, copied], ids=["closed", "killed", "copied"])
 def test_a_store_in_a_folder_that_may_not_be_written_is_read(
     make: Callable[[Path], None], tmp_path: Path

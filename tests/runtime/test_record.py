@@ -20,6 +20,7 @@ from holdfast.engine.protocol import Write
 from holdfast.errors import BadArgument, InvalidMessage, SessionEnded
 from holdfast.formats import registry
 from holdfast.runtime.live.session_log import SessionLog
+from thorough import few_cases
 
 Payload = dict[str, Any]
 
@@ -677,6 +678,7 @@ def test_what_was_retracted_is_not_brought_back_by_a_list_older_than_an_answer(
 
 
 @pytest.mark.slow
+@few_cases(every=5)
 @pytest.mark.parametrize("format", ["openai.chat", "anthropic", "holdfast"])
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("more", [0, 1])

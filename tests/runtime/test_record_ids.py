@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 import holdfast
 from holdfast import Session
 from holdfast.formats import registry
+from thorough import few_cases
 
 Payload = dict[str, Any]
 
@@ -51,6 +52,7 @@ YES = [user("m1", "Yes."), assistant("m2", "Ok.")]
 TWO = [user("m1", "Hello."), user("m2", "There?")]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("fresh", [False, True], ids=["same handle", "other handle"])
 @pytest.mark.parametrize(
     ("first", "then", "format"),
@@ -165,6 +167,7 @@ THREE = ("Hello.", "My PIN is 1234.", "Thanks.")
 
 
 @pytest.mark.slow
+@few_cases(every=5)
 @pytest.mark.parametrize(
     ("format", "role"),
     [("openai.chat", "user"), ("openai.chat", "assistant"), ("holdfast", "user"), ("acp", "user")],

@@ -13,7 +13,7 @@ from holdfast.errors import AlreadyAccepted, NotApproved
 from holdfast.runtime.transfer.restore import restore
 from holdfast.runtime.transfer.restored_ids import RestoredIds
 from holdfast.testing.oracle import judge
-from thorough import few_on_postgres
+from thorough import few_cases, few_on_postgres
 
 pytestmark = few_on_postgres(
     "what a restored family shares is decided in `runtime/transfer`; what an engine "
@@ -182,6 +182,7 @@ def test_files_of_one_import_come_in_the_order_of_their_sessions(
         assert_all_known(new, epochs)
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("order", [(3, 2, 1), (3, 1, 2), (2, 3, 1)])
 def test_what_an_older_session_of_a_key_has_accepted_is_known_though_it_comes_later(
     epochs: list[holdfast.Session], where: str, tmp_path: Path, order: tuple[int, ...]
@@ -237,6 +238,7 @@ ORDERS = [
 ]
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
 def test_a_restored_fork_loses_its_past_with_its_parent(
     family: Family, where: str, order: tuple[str, ...]
@@ -314,6 +316,7 @@ def test_what_was_erased_before_a_fork_came_is_not_brought_back_with_it(
         is_sound(new)
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
 def test_an_erasure_where_it_comes_from_is_carried_over(
     family: Family, where: str, order: tuple[str, ...]
@@ -377,6 +380,7 @@ def heads(store: holdfast.Store) -> dict[str, int]:
     return {listed.id: listed.head for listed in store.sessions(limit=100)}
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
 def test_a_fork_loses_its_past_with_its_parent_where_another_tenant_has_both(
     family: Family, shared: holdfast.Store, order: tuple[str, ...]

@@ -17,6 +17,7 @@ from holdfast.runtime.transfer.restore import restore
 from holdfast.testing.histories import hidden
 from holdfast.testing.oracle import judge
 from looking import raw_entries
+from thorough import few_cases
 
 
 @pytest.fixture
@@ -262,6 +263,7 @@ CRAFTED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("case", CRAFTED)
 def test_a_crafted_line_is_refused_and_nothing_is_written(
     source: Path, tmp_path: Path, case: str

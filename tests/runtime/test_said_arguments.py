@@ -15,6 +15,7 @@ from holdfast.exporters.export import export
 from holdfast.formats import registry
 from holdfast.parts import Call
 from holdfast.testing.providers import check
+from thorough import few_cases
 
 
 def deep(levels):
@@ -98,6 +99,7 @@ def session(path):
         yield store.session("k")
 
 
+@few_cases(every=2)
 @pytest.mark.parametrize("text", TEXTS, ids=short)
 def test_every_call_is_given_and_can_be_run_and_shown(session, text):
     with session.turn("Pay.") as turn:
@@ -113,6 +115,7 @@ def test_every_call_is_given_and_can_be_run_and_shown(session, text):
         assert b"".join(export(session, format))
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("text", TEXTS, ids=short)
 def test_a_streamed_call_is_whole_and_can_be_run(session, text):
     with session.turn("Pay.") as turn:
@@ -123,6 +126,7 @@ def test_a_streamed_call_is_whole_and_can_be_run(session, text):
         assert check(format, session.context(format)) == []
 
 
+@few_cases(every=3)
 @pytest.mark.parametrize("by", ["model", "agent"])
 @pytest.mark.parametrize("text", TEXTS, ids=short)
 def test_an_approved_call_is_started_with_what_it_is_given_as(session, text, by):

@@ -17,6 +17,7 @@ from holdfast.runtime.live.damage import placeholder
 from holdfast.runtime.transfer import compare_logs
 from looking import raw_entries
 from spoiling import Spoiled, place
+from thorough import few_cases
 
 __all__ = ["place"]
 
@@ -49,6 +50,7 @@ def furnished(store: holdfast.Store) -> holdfast.Session:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("column", ["note", "body"])
 def test_an_entry_that_can_not_be_read_is_a_placeholder_and_all_else_is_copied(
     place: Spoiled, target: Any, column: str

@@ -26,6 +26,7 @@ import pytest
 import holdfast
 from holdfast.testing import oracle
 from procs import child
+from thorough import few_cases
 
 LIVES = int(os.environ.get("HOLDFAST_SIGNALS", "40"))
 """How many lives are interrupted in each way, half as many in those on a loop; each ends in another
@@ -268,6 +269,7 @@ def test_a_signal_at_any_moment_is_raised_and_loses_nothing_and_leaves_no_turn(p
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("way", ["sync", "loop", "runner"])
 def test_a_process_that_does_not_catch_it_ends_by_it(path, way):
     for number in range(ENDS):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.protocol import ChunkWrite, Commit, Engine, Write
 from holdfast.testing.soak.run import main, soak, soak_for
-from thorough import SWEEP, sample
+from thorough import SWEEP, few_cases, sample
 
 WORLDS = 10 if SWEEP else 1
 """In each test of this many worlds in a row."""
@@ -31,6 +31,7 @@ Spoil = Callable[[Write], Write]
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("first", range(0, 80, 10 if SWEEP else 40))
 def test_random_worlds_hold(first: int) -> None:
     """All invariants, on disk as in the reference engine, whatever is done to a store."""
@@ -193,6 +194,7 @@ def test_a_defect_of_the_engine_on_disk_is_found(spoil: Spoil) -> None:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
 def test_a_defect_that_both_sides_have_is_found(spoil: Spoil) -> None:
     """As one of the runtime would be: what callers were told and what must always hold give it

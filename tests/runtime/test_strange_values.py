@@ -19,7 +19,7 @@ from holdfast.formats import registry
 from holdfast.runtime.live.message import parts_of, text_of
 from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.turns.message_stream import Stream, as_shown
-from thorough import examples, few_on_postgres
+from thorough import examples, few_cases, few_on_postgres
 
 pytestmark = few_on_postgres("values are checked at the border, before there is an engine")
 
@@ -131,6 +131,7 @@ def insist(format: str, value: Any) -> None:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_strange_value_anywhere_in_a_message_is_refused_or_kept(place: str) -> None:
     for format in FORMATS:
@@ -239,6 +240,7 @@ CHUNKS: dict[str, Callable[[Any], list[Any]]] = {
 
 
 @pytest.mark.slow
+@few_cases(every=2)
 @pytest.mark.parametrize("format", CHUNKS)
 def test_a_strange_chunk_never_takes_shown_words_along(format: str) -> None:
     """A chunk whose `__repr__` raises, a number of somebody's own class: the stream goes on, and
@@ -333,6 +335,7 @@ def in_turn(store: holdfast.Store, work: Callable[[holdfast.Turn], Any]) -> Any:
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize("call", SAID)
 def test_every_call_that_takes_data_refuses_it_or_keeps_it(where: str, call: str) -> None:
     """Both engines: what is refused has left nothing, and what was kept can be read in

@@ -24,6 +24,7 @@ from holdfast.runtime.turns.recovery import settle
 from holdfast.testing.providers import check
 from looking import HandWorld, end_notes, ends, journaled, other_handle, raw_entries, told
 from procs import child, run
+from thorough import few_cases
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic", "holdfast")
 
@@ -392,6 +393,7 @@ LOOKS = {
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("zombie", [False, True], ids=["reaped", "zombie"])
 def test_a_dead_process_s_turn_is_settled_at_once_by_whoever_looks(store, where, look, zombie):

@@ -19,7 +19,7 @@ from holdfast.errors import Damaged, InvalidMessage
 from holdfast.runtime.plans import plan as drive
 from holdfast.runtime.plans import plan_asyncio
 from spoiling import Spoiled, place
-from thorough import sample
+from thorough import few_cases, sample
 
 __all__ = ["place"]
 
@@ -97,7 +97,7 @@ def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself
     spots = [(seq, "note") for seq, kind in kinds.items() if kind in NOTES]
     spots += [(seq, "body") for seq in kinds if kept[seq].body]
     # What is made of bytes that can't be read is decided above the engine.
-    for seq, column in spots if isinstance(place.where, Path) else sample(spots, every=4):
+    for seq, column in sample(spots, every=2 if isinstance(place.where, Path) else 5):
         place.spoil(session.id, seq, column, b"{")
         with place.open() as store:
             everything(store, session.id, other.id)
@@ -115,6 +115,7 @@ def test_an_entry_of_any_kind_that_can_not_be_read_takes_away_nothing_but_itself
 
 
 @pytest.mark.slow
+@few_cases(every=3)
 @pytest.mark.parametrize(
     "noise", NOISE, ids=[f"{len(each)} bytes of {each[:6]!r}" for each in NOISE]
 )

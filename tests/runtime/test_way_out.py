@@ -16,6 +16,7 @@ from holdfast.runtime.plans.plan import Plan, run, wait_for
 from holdfast.runtime.plans.plan_asyncio import arun
 from locked_stores import held
 from procs import child
+from thorough import few_cases
 
 CHILD = """
 import asyncio, os, signal, sys, threading, time
@@ -128,13 +129,15 @@ def left_by(where: str, mode: str, *, tries_s: float, deadline_s: float, shots: 
 
 
 @pytest.mark.slow
+@few_cases(every=4)
 @pytest.mark.parametrize("mode", ["accept", "append", "turn", "push", "call"])
 def test_ctrl_c_is_raised_though_what_it_interrupted_fails(where: str, mode: str) -> None:
     assert left_by(where, mode, tries_s=0.2, deadline_s=50) == "KeyboardInterrupt"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["accept", "thread", "turn", "push", "body", "store"])
+@few_cases(every=4)
+@pytest.mark.parametrize("mode", ["thread", "accept", "turn", "push", "body", "store"])
 def test_a_program_ends_though_the_store_never_answers(where: str, mode: str) -> None:
     """The store itself would try for ever."""
     assert left_by(where, mode, tries_s=100_000, deadline_s=0.3) == "KeyboardInterrupt"
