@@ -22,7 +22,7 @@ from holdfast.importers import damaged_rows, detect
 from holdfast.importers.goose.reader import GooseReader
 from holdfast.importers.hermes.database import HermesStore
 from holdfast.importers.sqlite_file import SqliteFile
-from thorough import few_cases, sample
+from thorough import few_cases
 
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 PAGE = 4096
@@ -152,7 +152,7 @@ def test_whichever_page_is_gone_every_row_that_can_be_found_is_read(tmp_path, pr
     whole = real_store(program, tmp_path / "whole.db").read_bytes()
     everything = rows_there(program, tmp_path / "whole.db")
     damaged, cost = tmp_path / "damaged.db", 0
-    for page in sample(range(1, len(whole) // PAGE), every=2):
+    for page in range(1, len(whole) // PAGE):
         damaged.write_bytes(whole[: page * PAGE] + bytes(PAGE) + whole[(page + 1) * PAGE :])
         there = rows_there(program, damaged)
         try:

@@ -53,10 +53,10 @@ def live(place: str, fits: Fits, nth: int) -> bool:
 @pytest.mark.parametrize(
     "fits, step",
     [
-        pytest.param(any_answer, 79, id="any answer"),
-        pytest.param(answers("COMMIT"), 17, id="an answer to COMMIT"),
-        pytest.param(asks("COMMIT"), 13, id="a COMMIT"),
-        pytest.param(asks("WITH"), 21, id="a statement that is a whole transaction"),
+        pytest.param(any_answer, 53, id="any answer"),
+        pytest.param(answers("COMMIT"), 11, id="an answer to COMMIT"),
+        pytest.param(asks("COMMIT"), 9, id="a COMMIT"),
+        pytest.param(asks("WITH"), 14, id="a statement that is a whole transaction"),
     ],
 )
 def test_a_message_that_is_lost_anywhere_loses_nothing_and_doubles_nothing(
