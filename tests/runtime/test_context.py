@@ -445,3 +445,37 @@ def test_what_is_stored_is_not_changed_to_please_a_provider(store, where):
     with other_handle(where) as other:
         assert [message.payload for message in other.session("k").transcript()] == said
     assert [entry.body for entry in session.entries() if entry.kind == "message"] == before
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_outcome_that_an_earlier_turn_stores_is_shown_from_then_on(store, where, format):
+    """I-7, I-9: it is stored in that turn, before the call that it names, and both are shown
+    together.
+    """
+    session = store.session("k")
+    seen = []
+
+    def look():
+        shown = list(session.context(format))
+        with other_handle(where) as other:
+            assert shown == list(other.get(session.id).context(format))
+        assert check(format, shown) == []
+        seen.append("THE OUTCOME" in json.dumps(shown))
+
+    old = session.turn("one")
+    old.interrupt()
+    look()
+    session.append({"role": "assistant", "content": "between"})
+    look()
+    with session.turn("two") as turn:
+        call_id = turn.call("tool", {})
+    look()
+    [call] = session.calls()
+    with pytest.raises(TurnInterrupted):
+        old.result(call_id, "THE OUTCOME", message=call.message, index=call.index)
+    for number in range(3):
+        look()
+        with session.turn(f"more {number}") as turn:
+            turn.say("Said.")
+    look()
+    assert seen == [False] * 3 + [True] * 4

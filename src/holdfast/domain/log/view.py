@@ -178,10 +178,23 @@ def settled(order: Messages, kept: int, running: int | None, before: Ties) -> in
         part = order[kept:index]
         # A turn on both sides may have a call on one and its result on the other.
         after = _with_tools(order[index:])
-        if after and not _turns_of(after).isdisjoint(_turns_of(_with_tools(part))):
+        if after and _are_tied(_with_tools(part), after):
             return kept
         return index if stands_alone(part, before) else kept
     return kept
+
+
+def _are_tied(before: Messages, after: Messages) -> bool:
+    """Whether what stands after these may answer a call in them, or make one that they answer."""
+    if not _turns_of(after).isdisjoint(_turns_of(before)):
+        return True
+    # A turn that was over has stored the result of a call that a later one made.
+    answered = {seen.note.target for seen in before} - {None}
+    if not answered:
+        return False
+    made = Ties()
+    made.add(after)
+    return not answered.isdisjoint(made.calls)
 
 
 def _may_part(
