@@ -237,3 +237,78 @@ def test_pieces_with_other_ids_are_other_messages(store: holdfast.Store) -> None
     # Without the first, too: what has another id is another message.
     sent = [HELLO, {**words, "id": "msg_3"}, {**call, "id": "fc_3"}]
     assert len(session.record(sent, format=format).new) == 2
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["same handle", "other handle"])
+@pytest.mark.parametrize("between", [False, True], ids=["results after", "results between"])
+@pytest.mark.parametrize("first", ["words apart", "joined"])
+@pytest.mark.parametrize("format", ["openai.chat", "anthropic"])
+def test_calls_that_were_recorded_together_and_come_back_one_by_one_are_not_news(
+    store: holdfast.Store, format: str, first: str, between: bool, fresh: bool
+) -> None:
+    """Whether a context shows them with the words before them or not."""
+    session = store.session("k")
+    calls = ["c1", "c2", "c3"]
+    results = [result(format, id) for id in calls]
+    if format == "anthropic":
+        blocks = [each["content"][0] for each in results]
+        results = [{"role": "user", "content": blocks}]
+    said = [whole(format, *calls)]
+    if first == "words apart":
+        together = [block_call(id) for id in calls]
+        said = [assistant(WORDS), assistant(together)]
+        if format == "openai.chat":
+            said[1] = assistant(None, tool_calls=[chat_call(id) for id in calls])
+    session.record([HELLO, *said, *results, assistant("Done.")], format=format)
+    words, *apart = pieces(format, *calls)
+    answers = [result(format, id) for id in calls]
+    sent = [HELLO, words, *apart, *answers, assistant("Done.")]
+    if between:
+        sent[2:-1] = [each for pair in zip(apart, answers, strict=True) for each in pair]
+    for _ in range(2):
+        if fresh:
+            session = store.get(session.id)
+        assert session.record(copy.deepcopy(sent), format=format).new == ()
+    assert [call.call_id for call in session.calls()] == calls
+    assert store.get(session.id).record(copy.deepcopy(sent), format=format).new == ()
+
+
+THOUGHT = {"type": "thinking", "thinking": "Where is it?", "signature": "s1"}
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        [assistant("Done.")],
+        [assistant([{**THOUGHT, "signature": "s2"}, {"type": "text", "text": "Done."}])],
+        [assistant([block_call("c1")]), result("anthropic", "c1"), assistant("Done.")],
+    ],
+    ids=["words", "thoughts and words", "a call"],
+)
+def test_thoughts_that_stand_by_themselves_are_stored_once(
+    store: holdfast.Store, rest: list[Payload]
+) -> None:
+    """A context shows them in one payload with what follows them."""
+    sent = [HELLO, assistant([THOUGHT]), *rest]
+    session = store.session("k")
+    new = []
+    for _ in range(3):
+        again = store.get(session.id)
+        new.append(len(again.record(copy.deepcopy(sent), format="anthropic").new))
+    assert new == [len(sent), 0, 0]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_summary_that_is_joined_to_what_it_kept_is_stored_once(
+    store: holdfast.Store, format: str
+) -> None:
+    """The view shows it before what was said long before it: there it is known."""
+    ask, answer = {"role": "user", "content": "Where is it?"}, assistant("On its way.")
+    session = store.session("k")
+    session.record([HELLO, assistant("Hi."), ask, answer], format=format)
+    sent = [{"role": "user", "content": "In short: hello.\n\nWhere is it?"}, answer]
+    new = []
+    for more in ([], [], [assistant("Here."), HELLO], [assistant("Hi again.")]):
+        sent = [*copy.deepcopy(sent), *more]
+        new.append(len(store.get(session.id).record(sent, format=format).new))
+    assert new == [1, 0, 2, 1]

@@ -441,8 +441,15 @@ class AsyncStore:
         since: int | datetime | None = None,
         until: int | datetime | None = None,
     ) -> Awaitable[list[Hit]]:
-        """Messages of all sessions that have all of these words, newest first; see
-        `Store.search`.
+        """Messages of all sessions that have all of these words, the last stored first; "words in
+        quotes" next to each other; the last word, from two letters on, also as the beginning of
+        one. Of a word 64 letters count. An empty text finds all messages, punctuation alone none.
+        All that was said is looked through, calls and results too, also if it is hidden, retracted
+        or waits; not summaries. What a fork shares with its parent is found there. `state` is that
+        of the session ("open", "running", "ended") or of the message ("partial", or "complete",
+        which all others are); `tool` is one that the message calls or answers for; `limit` is 1,000
+        at most. Complete as of the call; in a PostgreSQL store that was opened read-only, as of the
+        last time that a store open for writing has searched.
         """
         return arun(
             search(
@@ -464,7 +471,7 @@ class AsyncStore:
         return arun(erase(self._work, session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> Awaitable[list[Erasure]]:
-        """Erases the sessions that had no news for so many days, and forgets the events that they
+        """Erases the sessions that had no news for so many days, more than 0, and forgets the events that they
         accepted; with `preview` it only tells which ones. Called again, it goes on where it was
         interrupted.
         """

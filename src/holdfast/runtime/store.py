@@ -189,12 +189,15 @@ class Store:
         since: "int | datetime | None" = None,
         until: "int | datetime | None" = None,
     ) -> "list[Hit]":
-        """Messages of all sessions that have all of these words, newest first; "words in quotes"
-        next to each other, the last word also as the beginning of one. Without any words, all
-        messages. `state` is that of the session ("open", "running", "ended") or of the message
-        ("complete", "partial"); `tool` is one that the message calls or answers for. Complete as of
-        the call; in a PostgreSQL store that was opened read-only, as of the last time that a store
-        open for writing has searched.
+        """Messages of all sessions that have all of these words, the last stored first; "words in
+        quotes" next to each other; the last word, from two letters on, also as the beginning of
+        one. Of a word 64 letters count. An empty text finds all messages, punctuation alone none.
+        All that was said is looked through, calls and results too, also if it is hidden, retracted
+        or waits; not summaries. What a fork shares with its parent is found there. `state` is that
+        of the session ("open", "running", "ended") or of the message ("partial", or "complete",
+        which all others are); `tool` is one that the message calls or answers for; `limit` is 1,000
+        at most. Complete as of the call; in a PostgreSQL store that was opened read-only, as of the
+        last time that a store open for writing has searched.
         """
         with loading(self._work.engine.where):
             from holdfast.runtime.catalog.search import search
@@ -224,7 +227,7 @@ class Store:
         return run(erase(self._work, session_id, preview=preview))
 
     def retain(self, days: float, *, preview: bool = True) -> "list[Erasure]":
-        """Erases the sessions that had no news for so many days, and forgets the events that they
+        """Erases the sessions that had no news for so many days, more than 0, and forgets the events that they
         accepted; with `preview` it only tells which ones. Called again, it goes on where it was
         interrupted.
         """

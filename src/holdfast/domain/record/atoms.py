@@ -145,11 +145,16 @@ class KnownSeams:
         one = [Atom(refs, payload, whole)]
         if len(refs) < 2:
             return one
+        parts = self.single(refs)
+        # Thoughts say nothing beside words and calls, and are a message where they stand by themselves.
+        thoughts = [atom.print for atom in parts if atom.print.other]
+        if thoughts and not self._said_exactly.isdisjoint(thoughts):
+            return parts
         if whole.plain:
-            return self._by_texts(payload, refs, whole) or one
+            return _by_texts(payload, refs, whole, parts) or one
         if whole in self._said_exactly:
             return one
-        return [atom for atom in self.single(refs) if atom.payload] or one
+        return [atom for atom in parts if atom.payload] or one
 
     def single(self, refs: Iterable[str]) -> list[Atom]:
         """These messages in their own wordings; nothing if one of those is not known."""
@@ -161,17 +166,20 @@ class KnownSeams:
             atoms.append(Atom((ref,), part, fingerprint(part)))
         return atoms
 
-    def _by_texts(self, payload: Payload, refs: Refs, whole: Fingerprint) -> list[Atom]:
-        texts = [atom.print.text for atom in self.single(refs)]
-        if GLUE.join(texts) != whole.text:
-            texts = whole.text.split(GLUE)
-        if len(texts) != len(refs) or not all(texts):
-            return []
-        atoms = []
-        for ref, text in zip(refs, texts, strict=True):
-            print = whole._replace(text=text)
-            atoms.append(Atom((ref,), worded(payload, text), print))
-        return atoms
+
+def _by_texts(
+    payload: Payload, refs: Refs, whole: Fingerprint, parts: Sequence[Atom]
+) -> list[Atom]:
+    texts = [atom.print.text for atom in parts]
+    if GLUE.join(texts) != whole.text:
+        texts = whole.text.split(GLUE)
+    if len(texts) != len(refs) or not all(texts):
+        return []
+    atoms = []
+    for ref, text in zip(refs, texts, strict=True):
+        print = whole._replace(text=text)
+        atoms.append(Atom((ref,), worded(payload, text), print))
+    return atoms
 
 
 def is_made(said: Fingerprint) -> bool:

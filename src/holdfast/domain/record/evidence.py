@@ -30,7 +30,13 @@ from holdfast.domain.record.reconcile import (
     reconcile,
     split_instructions,
 )
-from holdfast.domain.repair import StoredMessage, beside_their_calls, ids_of
+from holdfast.domain.repair import (
+    Messages,
+    Order,
+    StoredMessage,
+    beside_their_calls,
+    ids_of,
+)
 
 Open = Literal["nothing", "news", "history"]
 
@@ -86,6 +92,11 @@ class Evidence:
                     self._spent.add(id)
         self._kept = self._presented_and_not_cut(presented, went_back)
 
+    @property
+    def wording(self) -> Mapping[str, Payload]:
+        """How the view words each message by itself, as the log is now."""
+        return _ViewWordings(self.log)
+
     def _presented_and_not_cut(
         self, presented: list[Remembered], went_back: int
     ) -> set[str]:
@@ -135,7 +146,7 @@ class Evidence:
             shown=self._shown,
             remembered=held,
             layers=layers,
-            known=_ViewWordings(self.log),
+            known=self.wording,
             stored=_StoredWordings(self.log, self._format),
             gone=self._gone,
             spent=spent,
@@ -174,7 +185,7 @@ class Evidence:
         """Whether a message is in the list with more than it said: others may have been joined to
         it that are no longer shown.
         """
-        known = _ViewWordings(self.log)
+        known = self.wording
         for id, payload in found.edits.items():
             if id in known and holds_more(fingerprint(payload), fingerprint(known[id])):
                 return True
@@ -195,10 +206,28 @@ class Evidence:
             return []
         more |= known
         news: list[Shown] = []
-        for seen in beside_their_calls(log.history):
+        for seen in self._as_shown(log.history):
             if seen.id in more:
                 news.append((self._payload(seen), (seen.id,)))
         return news
+
+    def _as_shown(self, history: Messages) -> Order:
+        """All of the past in the order of the view, as far as that goes: what is not shown stands
+        behind what it stood behind when it was said.
+        """
+        shown = [ref for _, refs in self._shown for ref in refs]
+        stands = dict.fromkeys(shown)
+        first: Order = []
+        behind: dict[str, Order] = {}
+        line = first
+        for seen in beside_their_calls(history):
+            if seen.id in stands:
+                line = behind[seen.id] = []
+            line.append(seen)
+        order = first
+        for ref in stands:
+            order += behind.get(ref, ())
+        return order
 
     def _payload(self, seen: StoredMessage) -> Payload:
         """What the view says for this message."""
@@ -218,7 +247,7 @@ class Evidence:
             if seen.id in unaware_of or echo(payload):
                 payloads[seen.seq] = payload
         past: list[Shown] = []
-        for seen in beside_their_calls(history.history):
+        for seen in self._as_shown(history.history):
             if seen.seq in payloads:
                 past.append((payloads[seen.seq], (seen.id,)))
         return past

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.fingerprint import snapshot
 from holdfast.domain.record.grouping import Refs, View, gather
-from holdfast.domain.record.split_messages import gather_split
+from holdfast.domain.record.split_messages import Wording, gather_split
 
 
 class Remembered(msgspec.Struct, frozen=True, gc=False):
@@ -91,9 +91,10 @@ def gathered(
     last: LastList,
     shown: View,
     equal: EqualStretch,
+    single: Wording,
 ) -> list[Payload]:
     """The caller's list, with the items of one stored message as one payload. `shown`: by the view,
-    and by contexts before.
+    and by contexts before; `single`: how the view words a message by itself.
     """
     held = last.messages
     count = len(held)
@@ -109,7 +110,7 @@ def gathered(
     # A message has two pieces at least.
     if len(payloads) - stop > 1:
         apart = _known_besides(shown, held, is_equal=stop > 0)
-        payloads = [*payloads[:stop], *gather_split(payloads[stop:], apart)]
+        payloads = [*payloads[:stop], *gather_split(payloads[stop:], apart, single)]
     known = [*_payloads(shown), *snapshots_of(held)]
     return [*before, *gather(payloads, known)]
 

@@ -14,7 +14,7 @@ piece that is missing, or one too many, and each payload is looked at by itself.
 of its own that is none of the message's is no piece of it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.domain.message import Payload, Payloads
@@ -30,13 +30,14 @@ from holdfast.domain.record.merged_texts import STARTS_MAX, after, is_empty
 
 AHEAD_MAX = 16
 """So many payloads are looked through for the first call of a message that begins with words."""
+Wording = Callable[[str], Payload | None]
 _Key = tuple[str, str]
 """By what a message is looked for: its first call, the first that it answers, or its first line."""
 
 
-def gather_split(presented: Payloads, known: View) -> list[Payload]:
+def gather_split(presented: Payloads, known: View, single: Wording) -> list[Payload]:
     """A caller's list with the pieces of known messages gathered. `known`: as the view shows them, and
-    as they were recorded.
+    as they were recorded; `single` words one of several that are shown together.
     """
     if not presented:
         return []
@@ -45,10 +46,17 @@ def gather_split(presented: Payloads, known: View) -> list[Payload]:
     for payload in presented:
         for id in _ids_in(payload):
             by_id.setdefault(id, payload)
-    whole = []
+    whole: list[tuple[Payload, str]] = []
     for payload, refs in known:
-        if len(refs) == 1 and _has_pieces(payload) and _may_be_split(payload, by_id):
+        if not (_has_pieces(payload) and _may_be_split(payload, by_id)):
+            continue
+        if len(refs) == 1:
             whole.append((payload, refs[0]))
+            continue
+        for ref in refs:
+            words = single(ref)
+            if words and _has_pieces(words) and _may_be_split(words, by_id):
+                whole.append((words, ref))
     if not whole:
         return list(presented)
     return _PieceSearch(presented, whole).gathered()
@@ -147,8 +155,13 @@ class _PieceSearch:
                 out.append(self._presented[place])
                 place += 1
             else:
-                pieces, behind, place = run
-                out += [pieces, *behind]
+                pieces, behind, end = run
+                out.append(pieces)
+                # Neighbours now, they may be pieces of one message themselves.
+                count = len(behind)
+                place = end - count
+                self._presented[place:end] = behind
+                self._prints[place:end] = [None] * count
         return out
 
     def _run_from(self, place: int) -> tuple[list[Any], list[Payload], int] | None:

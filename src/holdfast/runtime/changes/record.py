@@ -255,8 +255,8 @@ def _decide(
             went_back=session.went_back,
             format=format,
         )
-
-        items = gathered(payloads, last, [*shown, *chain(*given)], equal)
+        known = [*shown, *chain(*given)]
+        items = gathered(payloads, last, known, equal, evidence.wording.get)
         equal_from = None
         # Places count only while they mean the same: nothing was gathered, nothing shown since.
         if equal.held is last.messages and len(items) == len(payloads) and not given:

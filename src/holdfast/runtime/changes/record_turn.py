@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast.domain.entry import STARTING, Draft, TurnStarted
 from holdfast.domain.ids import turn_id
 from holdfast.domain.message import freeze
-from holdfast.domain.record.memory import NOWHERE, LastList, Memory, gathered
+from holdfast.domain.record.memory import LastList, Memory
 from holdfast.domain.record.reconcile import reconcile
 from holdfast.engine.protocol import Refused, Start, Write
 from holdfast.errors import SessionBusy
@@ -87,7 +87,7 @@ def _opened(made: Successor, given: GivenList) -> Plan[ListTurn | None]:
     """
     session, opening, format = made.session, made.opening, given.format
     payloads = plain_list(given.messages, format)
-    found = reconcile(gathered(payloads, LastList([], 0, 0), [], NOWHERE), shown=())
+    found = reconcile(payloads, shown=())
     news = _news(session, found.new if given.is_whole else payloads, format, STARTING)
     new = tuple(draft.id.hex() for draft in news)
     drafts = [*opening.drafts, session.draft("turn", TurnStarted(), turn=STARTING)]
