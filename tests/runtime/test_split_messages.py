@@ -312,3 +312,47 @@ def test_a_summary_that_is_joined_to_what_it_kept_is_stored_once(
         sent = [*copy.deepcopy(sent), *more]
         new.append(len(store.get(session.id).record(sent, format=format).new))
     assert new == [1, 0, 2, 1]
+
+
+def test_results_of_one_payload_that_come_back_each_after_its_call_are_not_news(
+    store: holdfast.Store,
+) -> None:
+    format, calls = "anthropic", ["c1", "c2", "c3"]
+    words, *apart = pieces(format, *calls)
+    answers = [result(format, id) for id in calls]
+    together = {"role": "user", "content": [each["content"][0] for each in answers]}
+    session = store.session("k")
+    session.record([HELLO, words, *apart, together, assistant("Done.")], format=format)
+    each = [one for pair in zip(apart, answers, strict=True) for one in pair]
+    sent = [HELLO, words, *each, assistant("Done.")]
+    for _ in range(2):
+        again = store.get(session.id)
+        assert again.record(copy.deepcopy(sent), format=format).new == ()
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("format", ["openai.chat", "anthropic"])
+def test_calls_that_another_handle_has_put_into_one_message_are_shown_once(
+    store: holdfast.Store, format: str, words: bool
+) -> None:
+    """A handle goes on with a list in which they stand as they were said, or in two pieces."""
+    calls = ["c1", "c2"]
+    said, *apart = pieces(format, *calls)
+    answers = [result(format, id) for id in calls]
+    session = store.session("k")
+    each = [one for pair in zip(apart, answers, strict=True) for one in pair]
+    session.record([HELLO, *[said] * words, *each, assistant("Done.")], format=format)
+    both = assistant([block_call(id) for id in calls])
+    if format == "openai.chat":
+        both = assistant("", tool_calls=[chat_call(id) for id in calls])
+    sent = [HELLO, *[said] * words, both, *answers, assistant("Done.")]
+    handle = store.get(session.id)
+    assert handle.record(sent, format=format).new == ()
+    joined = [HELLO, whole(format, *calls) if words else both, *answers, assistant("Done.")]
+    assert store.get(session.id).record(copy.deepcopy(joined), format=format).new == ()
+    for more in ("One.", "Two."):
+        sent += [{"role": "user", "content": more}]
+        assert len(handle.record(sent, format=format).new) == 1
+        for one in (handle, store.get(session.id)):
+            # A second one would have been given another id.
+            assert str(list(one.context(format))).count("'name': 'f'") == 2

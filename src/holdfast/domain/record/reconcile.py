@@ -432,9 +432,11 @@ def _word(
     """Notes an edit where the view words these messages otherwise; returns those that stay in the
     order.
     """
-    # What is said in several pieces says the same: no format has a wording for that.
-    if not refs or is_split(payload):
+    if not refs:
         return refs
+    # What is said in several pieces says the same: no format has a wording for that.
+    if is_split(payload):
+        return refs[:1] if wordings.call_twice(refs) else refs
     said = without_made(payload)
     if said is not payload and wordings.are_said_beside_made(refs, payload, said):
         return refs

@@ -9,13 +9,13 @@ shows, and none of these shows one. So the pieces are handed to it as one payloa
     presented    "Let me look."    call 1    result 1    call 2    result 2
     gathered    ["Let me look.",   call 1,               call 2]   result 1    result 2
 
-All of the message has to be there, in its order, with nothing else between but what answers it: a
-piece that is missing, or one too many, and each payload is looked at by itself. A payload with an id
-of its own that is none of the message's is no piece of it.
+All of the message has to be there, in its order, with nothing else between but what answers it, or
+calls that it answers: a piece that is missing, or one too many, and each payload is looked at by
+itself. A payload with an id of its own that is none of the message's is no piece of it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.domain.message import Payload, Payloads
 from holdfast.domain.record.fingerprint import (
@@ -132,6 +132,22 @@ def _first_call(print: Fingerprint) -> str:
     return print.calls[0][0] if print.calls else ""
 
 
+class _GatheredPieces(NamedTuple):
+    """The pieces of a message, and what stands between them: calls that they answer belong `ahead` of
+    them, and what answers them `behind`. `end` is the place after all of that.
+    """
+
+    ahead: list[Payload]
+    pieces: list[Any]
+    behind: list[Payload]
+    end: int
+
+
+def _are_answered(said: Fingerprint, rest: Fingerprint) -> bool:
+    """Whether all calls are answered in the rest of a message."""
+    return {id for id, _, _ in said.calls}.issubset(rest.answers)
+
+
 class _PieceSearch:
     """One pass over a caller's list."""
 
@@ -155,19 +171,16 @@ class _PieceSearch:
                 out.append(self._presented[place])
                 place += 1
             else:
-                pieces, behind, end = run
-                out.append(pieces)
+                out += [*run.ahead, run.pieces]
                 # Neighbours now, they may be pieces of one message themselves.
-                count = len(behind)
-                place = end - count
-                self._presented[place:end] = behind
-                self._prints[place:end] = [None] * count
+                count = len(run.behind)
+                place = run.end - count
+                self._presented[place : run.end] = run.behind
+                self._prints[place : run.end] = [None] * count
         return out
 
-    def _run_from(self, place: int) -> tuple[list[Any], list[Payload], int] | None:
-        """The pieces of a message from here on, what stands between them, and where they end; None if
-        there are none.
-        """
+    def _run_from(self, place: int) -> "_GatheredPieces | None":
+        """The pieces of a message from here on; None if there are none."""
         if not isinstance(self._presented[place], dict):
             return None
         waiting = self._waiting.get(self._key_at(place), ())
@@ -179,10 +192,9 @@ class _PieceSearch:
                 return run
         return None
 
-    def _run(
-        self, known: _WholeMessage, place: int
-    ) -> tuple[list[Any], list[Payload], int] | None:
+    def _run(self, known: _WholeMessage, place: int) -> "_GatheredPieces | None":
         rest = known.print
+        ahead: list[Payload] = []
         pieces: list[Any] = []
         behind: list[Payload] = []
         asked: set[str] = set()
@@ -206,11 +218,13 @@ class _PieceSearch:
                 count += 1
             elif said.answers and asked.issuperset(said.answers):
                 behind.append(payload)
+            elif said.calls and _are_answered(said, rest):
+                ahead.append(payload)
             else:
                 return None
             place += 1
         # In one piece it is known as it is.
-        return (pieces, behind, place) if count > 1 else None
+        return _GatheredPieces(ahead, pieces, behind, place) if count > 1 else None
 
     def _key_at(self, place: int) -> _Key:
         """By what the message is to be found whose pieces may begin here."""

@@ -45,7 +45,8 @@ class Wordings:
         if len(refs) > 1:
             if believed is not None and not is_same(believed, payload):
                 return True
-            return self.read(refs) not in (None, fingerprint(payload).text)
+            said = fingerprint(payload)
+            return self.read(refs) not in (None, said.text) or self.call_twice(refs)
         shown = self.shown.get(refs[0])
         if shown is not None and is_same(shown, payload):
             return False
@@ -53,6 +54,17 @@ class Wordings:
             if stored is not None:
                 return not is_same(stored, payload)
         return False
+
+    def call_twice(self, refs: Refs) -> bool:
+        """Whether one of these messages is worded with a call that another one makes: somebody has
+        put all of them into one meanwhile.
+        """
+        calls: list[str] = []
+        for ref in refs:
+            payload = self.known.get(ref, self.shown.get(ref))
+            if payload is not None:
+                calls += [id for id, _, _ in fingerprint(payload).calls]
+        return len(set(calls)) < len(calls)
 
     def read(self, refs: Refs, *, believed: Payload | None = None) -> str | None:
         """What the view says for these messages together; None where nobody knows."""
