@@ -29,6 +29,12 @@ async def compact(session):
     return await session.compact("What was said.", keep_turns=0)
 
 
+async def begun(store):
+    session = await store.session("k")
+    await session.append("Something to begin with.")
+    return session
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "s.db"
@@ -38,8 +44,7 @@ def path(tmp_path):
 def test_what_another_has_done_meanwhile_is_not_a_success_of_its_own(path, write):
     async def story():
         async with holdfast.open_async(path) as store:
-            session = await store.session("k")
-            await session.append("Something to begin with.")
+            session = await begun(store)
             head = await session.head()
             with pytest.raises(WireProblem) as told:
                 async with guarded(session, head) as own:
@@ -57,8 +62,7 @@ def test_what_another_has_done_meanwhile_is_not_a_success_of_its_own(path, write
 def test_nothing_to_do_is_a_success_while_the_head_is_the_one_that_is_known(path, write):
     async def story():
         async with holdfast.open_async(path) as store:
-            session = await store.session("k")
-            await session.append("Something to begin with.")
+            session = await begun(store)
             await write(session)
             head = await session.head()
             async with guarded(session, head) as own:

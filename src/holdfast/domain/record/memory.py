@@ -11,9 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.message import Payload, Payloads
+from holdfast.domain.record.atoms import Wording
 from holdfast.domain.record.fingerprint import snapshot
 from holdfast.domain.record.grouping import Refs, View, gather
-from holdfast.domain.record.split_messages import Wording, gather_split
+from holdfast.domain.record.split_messages import gather_split
 
 
 class Remembered(msgspec.Struct, frozen=True, gc=False):

@@ -14,10 +14,11 @@ calls that it answers: a piece that is missing, or one too many, and each payloa
 itself. A payload with an id of its own that is none of the message's is no piece of it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.domain.message import Payload, Payloads
+from holdfast.domain.record.atoms import Wording
 from holdfast.domain.record.fingerprint import (
     Fingerprint,
     Stamps,
@@ -30,7 +31,6 @@ from holdfast.domain.record.merged_texts import STARTS_MAX, after, is_empty
 
 AHEAD_MAX = 16
 """So many payloads are looked through for the first call of a message that begins with words."""
-Wording = Callable[[str], Payload | None]
 _Key = tuple[str, str]
 """By what a message is looked for: its first call, the first that it answers, or its first line."""
 
@@ -202,14 +202,15 @@ class _PieceSearch:
         while not is_empty(rest):
             if place >= len(self._presented):
                 return None
-            payload, said = self._presented[place], self._print(place)
+            payload = self._presented[place]
+            if not isinstance(payload, dict):
+                return None
+            said = self._print(place)
             left = after(said, rest)
             stamp = stamp_of(payload)
             if stamp and known.stamps and stamp not in known.stamps:
                 left = None
-            if not isinstance(payload, dict):
-                return None
-            if _thinks(payload):
+            if payload.get("type") == "reasoning":
                 pieces.append(payload)
             elif left is not None:
                 pieces.append(payload)
@@ -242,10 +243,6 @@ class _PieceSearch:
         if print is None:
             print = self._prints[place] = fingerprint(self._presented[place])
         return print
-
-
-def _thinks(payload: Payload) -> bool:
-    return isinstance(payload, dict) and payload.get("type") == "reasoning"
 
 
 def is_split(payload: Payload) -> bool:

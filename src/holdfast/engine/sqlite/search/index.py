@@ -12,7 +12,8 @@ takes its place, and reading starts over.
 The words of the log lie in volumes of so many entries. A search goes through them from the newest
 and stops when its page is full, so what a common word costs does not grow with the store; nor does
 a rare one, for which only the volumes are opened that it is listed with; a time outside of a volume
-skips it whole; and an erasure rewrites only the volumes it concerns.
+skips it whole; and an erasure rewrites only the volumes it concerns. What does grow is a search of
+common words that hardly ever stand together: all messages with them are gone through.
 
 The index only proposes. Every message is read from the log, the truth, before it is shown: one that
 was erased meanwhile, or that a damaged index made up, is left out.
