@@ -356,3 +356,73 @@ def test_calls_that_another_handle_has_put_into_one_message_are_shown_once(
         for one in (handle, store.get(session.id)):
             # A second one would have been given another id.
             assert str(list(one.context(format))).count("'name': 'f'") == 2
+
+
+def spoken(format: str, role: str, text: str) -> Payload:
+    """A text as a client of this format writes it."""
+    if format == "anthropic":
+        return {"role": role, "content": [{"type": "text", "text": text}]}
+    if format == "openai.responses":
+        kind = "output_text" if role == "assistant" else "input_text"
+        return {"role": role, "content": [{"type": kind, "text": text}]}
+    return {"role": role, "content": text}
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["same handle", "other handle"])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("cut", [["A", "B\n\nC"], ["A\n\nB", "C"], ["A", "B", "C"]])
+def test_a_text_that_comes_back_in_paragraphs_is_one_message(
+    store: holdfast.Store, cut: list[str], format: str, role: str, fresh: bool
+) -> None:
+    session = store.session("k")
+    before, behind = spoken(format, "user", "hello"), spoken(format, "user", "So?")
+    session.record([before, spoken(format, role, "A\n\nB\n\nC"), behind], format=format)
+    sent = [before, *[spoken(format, role, text) for text in cut], behind]
+    for number in range(3):
+        if fresh:
+            session = store.get(session.id)
+        more = [spoken(format, "assistant", f"Done {number}.")]
+        sent = [*copy.deepcopy(sent), *more]
+        assert len(session.record(sent, format=format).new) == 1
+    said = [message.text for message in session.transcript()]
+    assert said == ["hello", "A\n\nB\n\nC", "So?", "Done 0.", "Done 1.", "Done 2."]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        ["A\n\nB", "A", "B"],  # the whole is there, so these are said again
+        ["A", "something else", "B"],
+        ["B", "A"],
+        ["A", "B", "A", "B"],  # one of these pairs is the message, the other is said again
+    ],
+)
+def test_paragraphs_that_are_not_the_whole_text_are_messages(
+    store: holdfast.Store, after: list[str]
+) -> None:
+    session = store.session("k")
+    session.record([HELLO, assistant("A\n\nB")])
+    session.record([HELLO, *map(assistant, after)])
+    shown = [message["content"] for message in session.context("openai.chat")]
+    assert "\n\n".join(shown) == "\n\n".join(["hello", *after])
+
+
+def test_paragraphs_beside_the_whole_text_are_messages(store: holdfast.Store) -> None:
+    session = store.session("k")
+    session.record([HELLO, assistant("A\n\nB")])
+    session.record([HELLO, *map(assistant, ["A", "B", "A\n\nB"])])
+    assert [text for text, _ in told(session)] == ["A\n\nB", "A", "B"]
+
+
+def test_a_text_in_paragraphs_that_another_message_claims_is_stored(store: holdfast.Store) -> None:
+    session = store.session("k")
+    two, ok = {"role": "user", "content": "two"}, {"role": "user", "content": "ok"}
+    merged = {"role": "user", "content": "two\n\nI see."}
+    session.record([two, assistant("ok\n\nyes"), merged, ok])
+    seen = {"role": "user", "content": "I see."}
+    joined = {"role": "user", "content": "two\n\nI see.\n\nok"}
+    session.record(copy.deepcopy([two, seen, assistant("ok"), assistant("yes"), joined]))
+    shown = [message["content"] for message in session.context("openai.chat")]
+    assert shown[:2] == ["two\n\nI see.", "ok\n\nyes"]
+    assert "\n\n".join(shown[2:]) == "two\n\nI see.\n\nok"

@@ -153,10 +153,10 @@ def _is_result(block: Any) -> bool:
 def worded(payload: Payload, text: str) -> Payload:
     """A message of the same role and shape that says only `text`."""
     if isinstance(payload, list):
-        return [worded(payload[0] if payload else {}, text)]
-    made: dict[str, Any] = {}
-    if "type" in payload:
-        made["type"] = payload["type"]
+        item = worded(payload[0] if payload else {}, text)
+        # What has no type is no item of a response, and stands by itself in every format.
+        return [item] if "type" in item else item
+    made = {"type": payload["type"]} if "type" in payload else {}
     made["role"] = payload.get("role", "user")
     if "parts" in payload:
         made["parts"] = [{"type": "text", "text": text}]

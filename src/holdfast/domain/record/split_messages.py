@@ -9,6 +9,8 @@ shows, and none of these shows one. So the pieces are handed to it as one payloa
     presented    "Let me look."    call 1    result 1    call 2    result 2
     gathered    ["Let me look.",   call 1,               call 2]   result 1    result 2
 
+A text is split where it has a blank line, and only if the list doesn't have it as a whole.
+
 All of the message has to be there, in its order, with nothing else between but what answers it, or
 calls that it answers: a piece that is missing, or one too many, and each payload is looked at by
 itself. A payload with an id of its own that is none of the message's is no piece of it.
@@ -18,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.domain.message import Payload, Payloads
-from holdfast.domain.record.atoms import Wording
+from holdfast.domain.record.atoms import GLUE, Wording
 from holdfast.domain.record.fingerprint import (
     Fingerprint,
     Stamps,
@@ -46,23 +48,54 @@ def gather_split(presented: Payloads, known: View, single: Wording) -> list[Payl
     for payload in presented:
         for id in _ids_in(payload):
             by_id.setdefault(id, payload)
+    texts = _Texts(presented)
+
+    def may_be_split(payload: Payload) -> bool:
+        if _has_pieces(payload):
+            return _is_torn(payload, by_id)
+        return texts.have_pieces_of(payload)
+
     whole: list[tuple[Payload, str]] = []
     for payload, refs in known:
-        if not (_has_pieces(payload) and _may_be_split(payload, by_id)):
+        if not may_be_split(payload):
             continue
         if len(refs) == 1:
             whole.append((payload, refs[0]))
             continue
         for ref in refs:
             words = single(ref)
-            if words and _has_pieces(words) and _may_be_split(words, by_id):
+            if words and may_be_split(words):
                 whole.append((words, ref))
     if not whole:
         return list(presented)
     return _PieceSearch(presented, whole).gathered()
 
 
-def _may_be_split(payload: Payload, by_id: dict[Any, Payload]) -> bool:
+class _Texts:
+    """The texts of a caller's list, seen at a glance."""
+
+    def __init__(self, presented: Payloads) -> None:
+        self._whole = {text for text in map(_text_of, presented) if text}
+        self._lines = {text.partition("\n")[0] for text in self._whole}
+
+    def have_pieces_of(self, payload: Payload) -> bool:
+        text = _text_of(payload)
+        if GLUE not in text or text in self._whole:
+            return False
+        return text.partition("\n")[0] in self._lines
+
+
+def _text_of(payload: Payload) -> str:
+    """What a payload says that is nothing but a text."""
+    if isinstance(payload, list):
+        return _text_of(payload[0]) if len(payload) == 1 else ""
+    content = payload.get("content")
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+        content = content[0].get("text")
+    return content if isinstance(content, str) else ""
+
+
+def _is_torn(payload: Payload, by_id: dict[Any, Payload]) -> bool:
     ids = _ids_in(payload)
     if not ids:
         return True
