@@ -113,8 +113,11 @@ def test_an_error_that_has_the_key_in_it_is_stored_as_an_error(
     assert key.encode() not in stored
 
 
+@pytest.mark.parametrize("starts", [1, 2], ids=["one proxy", "started again"])
 @pytest.mark.parametrize("tools", [["look"], ["rate"], []])
-def test_one_question_under_other_instructions_is_no_turn(tmp_path: Path, tools: list[str]) -> None:
+def test_one_question_under_other_instructions_is_no_turn(
+    tmp_path: Path, tools: list[str], starts: int
+) -> None:
     store = tmp_path / "a.db"
     format = "openai.chat"
     script = SCRIPTS[format]
@@ -126,13 +129,18 @@ def test_one_question_under_other_instructions_is_no_turn(tmp_path: Path, tools:
         asked = [{"role": "system", "content": told}, *said]
         list(clients.stream(format, asked, **({"tools": more} if more else {})))
 
-    with provider() as upstream, proxied(store, upstream) as port:
+    with provider() as upstream, contextlib.ExitStack() as running:
+        port = running.enter_context(proxied(store, upstream))
         clients = ProxyClients(port, "mine")
         upstream.answer(script(["Hello."]))
         ask(clients, "You help.", HI, ["look"])
         rate = [{"role": "user", "content": "Is this spam?"}]
         upstream.answer(script(["I look."], calls=[("call_1", "look", ['{"at": 1}'])], number=2))
         ask(clients, "You classify.", rate, tools)
+        if starts == 2:
+            running.close()
+            port = running.enter_context(proxied(store, upstream))
+            clients = ProxyClients(port, "mine")
         # What its calls have given is no turn either.
         _, call, result = pieces(format)
         upstream.answer(script(["No."], number=3))

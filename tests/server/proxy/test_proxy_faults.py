@@ -331,6 +331,27 @@ def test_told_to_end_it_ends_what_runs_and_says_nothing(tmp_path: Path) -> None:
     assert (turn.end, turn.reason) == ("interrupted", "the proxy was told to end")
 
 
+@pytest.mark.parametrize("cause", ["the proxy is told to end", "the connection is cut"])
+def test_an_answer_whose_end_was_shown_is_whole(tmp_path: Path, cause: str) -> None:
+    """Between the mark of its end and the end of its body nothing is missing of it any more."""
+    store = tmp_path / "a.db"
+    script = SCRIPTS["openai.chat"](["one ", "two"])
+    with provider() as upstream, ProxyProcess(store, upstream) as proxy:
+        if cause == "the connection is cut":
+            upstream.answer(script, ending="cut")
+            assert "two" in words(list(ProxyClients(proxy.port, "mine").stream("openai.chat", HI)))
+            upstream.ended.get(timeout=LIMIT_S)
+            proxy.end()
+        else:
+            upstream.answer([*script, script[-1]], hold_after=len(script))
+            assert "two" in words(list(ProxyClients(proxy.port, "mine").stream("openai.chat", HI)))
+            upstream.held.get(timeout=LIMIT_S)
+            proxy.end()
+            upstream.go_on()
+    assert told(store, "mine")[-1] == ("assistant", "one two", "complete")
+    assert turns(store, "mine") == ["completed"]
+
+
 @pytest.mark.slow
 def test_told_to_end_it_waits_for_an_end_that_can_not_be_stored_at_once(tmp_path: Path) -> None:
     """The answer is cut, its turn's end waits for somebody else's lock, and the proxy goes on ending."""

@@ -86,7 +86,7 @@ async def exchange(
         else:
             await _whole(answer, body, request, recording, relay)
     except (UpstreamFailed, Unreadable, EventTooLarge, zlib.error) as error:
-        await recording.fail(str(error), again=True)
+        await recording.break_off(str(error))
         words = error_body(request.dialect, _words(error), "bad_gateway")
         await relay.fail(502, words)
     except HoldfastError as error:

@@ -98,14 +98,6 @@ class ProxiedSession:
         self.flight: AnswerRecording | None = None
 
 
-async def _load(proxied: ProxiedSession) -> None:
-    """What its session holds from before this process."""
-    if not proxied.is_loaded:
-        proxied.is_loaded = True
-        if proxied.session is not None:
-            proxied.before = await stored_before(proxied.session)
-
-
 class ProxiedSessions:
     """The sessions of one tenant."""
 
@@ -133,7 +125,7 @@ class ProxiedSessions:
             if not await self._is_free(proxied):
                 known = proxied.before
                 return await self._aside(proxied.key, "aside", request, known)
-            await _load(proxied)
+            await self._load(proxied)
             before = proxied.before
             kind = kind_of(request, name, marks, before, proxied.beside)
             if kind != "turn":
@@ -167,8 +159,19 @@ class ProxiedSessions:
                 return None
             proxied = await self._open(key)
         async with proxied.lock:
-            await _load(proxied)
+            await self._load(proxied)
             return proxied.before
+
+    async def _load(self, proxied: ProxiedSession) -> None:
+        """What its session, and the one beside it, hold from before this process."""
+        if proxied.is_loaded:
+            return
+        proxied.is_loaded = True
+        if proxied.session is not None:
+            proxied.before = await stored_before(proxied.session)
+            beside = await self._stored(f"{proxied.key}/side")
+            if beside is not None:
+                proxied.beside = await stored_beside(beside)
 
     # Which session it is.
 
@@ -511,6 +514,19 @@ async def stored_before(session: AsyncSession) -> Before | None:
         has_tools=any(kind == "call" for kind, _ in (*marks, *answer)),
         instructions=await session.instructions() or "",
     )
+
+
+async def stored_beside(session: AsyncSession) -> Marks:
+    """What was asked and answered aside, as the store has it."""
+    known = await stored_before(session)
+    if known is None:
+        return ()
+    # A context shows a result for each call; what was made for it never came.
+    missing = set()
+    for call in await session.calls():
+        if call.outcome is None:
+            missing.add(("result", call.call_id))
+    return tuple(mark for mark in (*known.marks, *known.answer) if mark not in missing)
 
 
 def _last_shown(log: SessionLog) -> StoredMessage | None:

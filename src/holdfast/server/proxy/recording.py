@@ -79,12 +79,23 @@ class AnswerRecording:
         await self._end(COMPLETED, again=self.is_left)
 
     async def fail(self, why: str, *, again: bool) -> None:
-        """The answer failed, or was cut off; with `again`, its client may try once more."""
+        """The answer failed; with `again`, its client may try once more."""
         await self._end(Ending("failed", error=why), again=again)
+
+    async def break_off(self, why: str) -> None:
+        """The provider sends no more; its client may try once more."""
+        await self._cut(Ending("failed", error=why))
 
     async def leave(self, why: str) -> None:
         """Nobody reads on."""
-        await self._end(Ending("interrupted", why), again=True)
+        await self._cut(Ending("interrupted", why))
+
+    async def _cut(self, ending: Ending) -> None:
+        # What comes after the mark of its end is no part of it.
+        if self._is_heard:
+            await self.finish()
+        else:
+            await self._end(ending, again=True)
 
     async def _end(self, ending: Ending, *, again: bool) -> None:
         if self._is_ending:
