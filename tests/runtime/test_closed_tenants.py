@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.errors import StoreUnavailable, TurnInterrupted
+from holdfast.runtime.live.lease_keeper import LeaseKeeper
 
 
 def refused(*calls: Callable[[], Any]) -> None:
@@ -74,3 +75,27 @@ def test_closing_it_ends_its_own_turns_and_starts_no_other(where: str) -> None:
         assert [message.text for message in again.pending()] == ["Second."]
         kept.say("It goes on.")
         assert not kept.stopped
+
+
+def test_a_turn_that_starts_while_its_store_is_closed_is_refused(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the moment in which running turns are ended and the one in which nothing can be written."""
+    told: list[str] = []
+    with holdfast.open(where) as root:
+        other, third = root.for_tenant("other"), root.for_tenant("third")
+        session = other.session("k")
+        end_those_that_start = LeaseKeeper.let_go_of_starting
+
+        def and_then(keeper: LeaseKeeper, *given: Any) -> None:
+            end_those_that_start(keeper, *given)
+            with pytest.raises(StoreUnavailable, match="it was closed"):
+                session.turn("Late.")
+            with third.session("k").turn("Elsewhere."):
+                told.append("it goes on elsewhere")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LeaseKeeper, "let_go_of_starting", and_then)
+            other.close()
+        assert told == ["it goes on elsewhere"]
+        assert root.for_tenant("other").session("k", create=False).turns() == []
