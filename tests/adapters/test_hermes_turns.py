@@ -228,6 +228,15 @@ def test_what_was_said_before_holdfast_was_there_stands_first(hermes):
     assert [text for _, text, _ in transcript(hermes)] == ["Old.", "Yes.", "New.", "Now."]
 
 
+def test_what_was_said_while_holdfast_was_not_there_stands_in_its_place(hermes):
+    say(hermes, "One.", ["First."])
+    alone = [{"role": "user", "content": "Alone."}, {"role": "assistant", "content": "Still."}]
+    history = [*hermes.db.get_messages_as_conversation("s1"), *alone]
+    say(hermes, "Two.", ["Second."], history=history)
+    said = [text for _, text, _ in transcript(hermes)]
+    assert said == ["One.", "First.", "Alone.", "Still.", "Two.", "Second."]
+
+
 def said_to(agent):
     return [each["content"] for each in agent.requests[0]]
 

@@ -32,6 +32,7 @@ from holdfast.adapters.hermes.spoken.live_list import (
     plain,
     unmerged,
 )
+from holdfast.adapters.hermes.spoken.speech import FORMAT
 from holdfast.adapters.hermes.streams import (
     conversation_of,
     notice,
@@ -262,18 +263,19 @@ class AgentCall:
         return self._inside(agent, conversation, turn)
 
     def _keep_history(self, agent: Any, conversation: Conversation) -> None:
-        """What was said before Holdfast was there stands before what is said now."""
+        """What was said while Holdfast was not there stands before what is said now."""
         history = self._named.get("conversation_history")
-        if not history:
-            return
-        first = next(conversation.session.transcript(limit=1), None)
-        if first is not None:
+        # An agent that has had a turn here was served by Holdfast since then.
+        if not history or conversation.known_to is not None:
             return
         # In the words of Hermes' own rows: what overrides a question is not of the history.
         said = []
         for live, _ in _said(agent, history, agent._holdfast_is_scaffolding):
             said.append((live, plain(live)))
-        conversation.record(said)
+        session = conversation.session
+        first = next(session.transcript(limit=1), None)
+        if first is None or _goes_on_from(session, said):
+            conversation.record(said)
 
     def _open(self, agent: Any, conversation: Conversation, world: World) -> Turn:
         """A turn for this call, after those of others."""
@@ -356,6 +358,28 @@ class AgentCall:
             "error": words,
             "session_id": agent.session_id,
         }
+
+
+def _goes_on_from(session: Session, said: list[Said]) -> bool:
+    """Whether a history has more after what the session shows last: Hermes stores nothing before
+    Holdfast does, so it was by itself then.
+    """
+    # What a killed turn gave back is in the history, too, and is taken with the next turn.
+    if session.pending():
+        return False
+    shown = session.context(FORMAT)
+    if not shown:
+        return False
+    last = _words(shown[-1])
+    places = []
+    for place, (_, payload) in enumerate(said):
+        if _words(payload) == last:
+            places.append(place)
+    return bool(places) and places[-1] < len(said) - 1
+
+
+def _words(payload: Any) -> tuple[Any, Any]:
+    return payload.get("role"), payload.get("content")
 
 
 def _known_to(conversation: Conversation, serving: Serving) -> int:
