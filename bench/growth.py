@@ -10,10 +10,11 @@ takes for each session that it erases, of a few hundred in a tenant of their own
 the largest sizes out.
 """
 
+import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import holdfast
@@ -36,6 +37,8 @@ SETTLED_S = 3
 PAST_MS = 40 * 86_400_000
 
 Call = Callable[[holdfast.Store, int], object]
+StoreOf = Callable[[int], holdfast.Store]
+"""The store of the session with this number: on PostgreSQL, that of its tenant."""
 
 KEYED: dict[str, Call] = {
     "session(key)": lambda store, n: store.session(f"key {n}", create=False),
@@ -85,13 +88,16 @@ def measure(run: Run) -> list[Figure]:
 
 def _sqlite(run: Run) -> Iterator[Figure]:
     sizes = SESSIONS[:2] if run.quick else SESSIONS
-    with shim.scratch() as folder:
-        columns = []
-        for size in sizes:
-            path = os.path.join(folder, f"{size}.db")
+    with shim.scratch() as folder, contextlib.ExitStack() as opened:
+        paths = [os.path.join(folder, f"{size}.db") for size in sizes]
+        stores: list[StoreOf] = []
+        for path, size in zip(paths, sizes, strict=True):
             _fill(path, size)
-            with holdfast.open(path, durability="process") as store:
-                columns.append(_timed(lambda n, store=store: store, size) | _retained(path))
+            store = opened.enter_context(holdfast.open(path, durability="process"))
+            stores.append(lambda n, store=store: store)
+        columns = _timed(stores, sizes)
+        for path, column in zip(paths, columns, strict=True):
+            column |= _retained(path)
         yield from _compared(run, "SQLite", sizes, columns)
 
 
@@ -114,39 +120,46 @@ def _fill(path: str, sessions: int) -> None:
 
 def _postgres(run: Run) -> Iterator[Figure]:
     sizes = SESSIONS_POSTGRES[:2] if run.quick else SESSIONS_POSTGRES
-    columns = []
-    for size in sizes:
-        tenants = max(1, TENANTS_POSTGRES * size // SESSIONS_POSTGRES[-1])
-        with database(run) as dsn:
+    with contextlib.ExitStack() as opened:
+        addresses: list[str] = []
+        stores: list[StoreOf] = []
+        for size in sizes:
+            tenants = max(1, TENANTS_POSTGRES * size // SESSIONS_POSTGRES[-1])
+            dsn = opened.enter_context(database(run))
             with holdfast.open(dsn):
                 pass
             fill(dsn, sessions=size, tenants=tenants)
-            with holdfast.open(dsn) as store:
-                timed = _timed(
-                    lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"), size
-                )
-            columns.append(timed | _retained(dsn))
-    yield from _compared(run, "PostgreSQL", sizes, columns)
+            store = opened.enter_context(holdfast.open(dsn))
+            addresses.append(dsn)
+            stores.append(lambda n, store=store, all=tenants: store.for_tenant(f"tenant {n % all}"))
+        columns = _timed(stores, sizes)
+        for dsn, column in zip(addresses, columns, strict=True):
+            column |= _retained(dsn)
+        yield from _compared(run, "PostgreSQL", sizes, columns)
 
 
-def _timed(store_of: Callable[[int], holdfast.Store], size: int) -> dict[str, float]:
-    """Seconds by call, each the median over sessions from the whole store, none of which
-    has ended.
+def _timed(stores: Sequence[StoreOf], sizes: Sequence[int]) -> list[dict[str, float]]:
+    """Seconds by call for each store, each the median over sessions from the whole store, none of
+    which has ended. The stores take turns, so that a busy moment hits all of them.
     """
-    numbers = [at * (size // SAMPLES) // 10 * 10 for at in range(SAMPLES)]
     time.sleep(SETTLED_S)
-    return {name: median(_samples(call, store_of, numbers)) for name, call in KEYED.items()}
+    columns: list[dict[str, float]] = [{} for _ in stores]
+    for name, call in KEYED.items():
+        samples: list[list[float]] = [[] for _ in stores]
+        for at in range(SAMPLES):
+            for store_of, size, times in zip(stores, sizes, samples, strict=True):
+                number = at * (size // SAMPLES) // 10 * 10
+                times.append(_sample(call, store_of(number), number))
+        for column, times in zip(columns, samples, strict=True):
+            column[name] = median(times)
+    return columns
 
 
-def _samples(
-    call: Call, store_of: Callable[[int], holdfast.Store], numbers: Iterable[int]
-) -> Iterator[float]:
-    for number in numbers:
-        store = store_of(number)
-        call(store, number)
-        began = time.perf_counter()
-        call(store, number)
-        yield time.perf_counter() - began
+def _sample(call: Call, store: holdfast.Store, number: int) -> float:
+    call(store, number)
+    began = time.perf_counter()
+    call(store, number)
+    return time.perf_counter() - began
 
 
 def _erase_new(store: holdfast.Store, key: str) -> None:
