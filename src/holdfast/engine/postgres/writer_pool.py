@@ -128,7 +128,7 @@ class WriterPool:
         self._is_spread = True
 
     def _submit_tied(self, commit: Commit) -> WriterTicket:
-        names = _names(commit)
+        names = [name for write in commit for name in _names(write)]
         with alone(self._gate, self._where):
             if self._closed:
                 raise closed(self._where)
@@ -184,7 +184,12 @@ class WriterPool:
 
     def _release(self, commits: Commits) -> None:
         """Keys and events that these commits have settled tie nobody any more."""
-        names = [name for commit in commits for name in _names(commit)]
+        names: list[object] = []
+        for commit in commits:
+            for write in commit:
+                # Asked without a call: nearly all writes are about neither.
+                if write.event is not None or write.open is not None:
+                    names += _names(write)
         if names:
             with self._gate:
                 for name in names:
@@ -209,12 +214,11 @@ def _meet(commit: _Met, apply: Apply) -> list[Any]:
         commit.meeting.end()
 
 
-def _names(commit: Commit) -> list[object]:
-    """Keys and events that a commit is about."""
+def _names(write: Write) -> list[object]:
+    """The event and the key that a write is about."""
     names: list[object] = []
-    for write in commit:
-        if write.event is not None:
-            names.append(write.event)
-        if write.open is not None and write.open.key is not None:
-            names.append((write.open.tenant, write.open.key, ""))
+    if write.event is not None:
+        names.append(write.event)
+    if write.open is not None and write.open.key is not None:
+        names.append((write.open.tenant, write.open.key, ""))
     return names
