@@ -102,6 +102,24 @@ def test_the_client_can_stop_the_agent_though_nothing_can_be_stored(
     assert b"session/cancel" in wire.client("session/cancel", {"sessionId": "s"})
 
 
+def test_that_the_agent_should_stop_is_passed_on_before_the_store_is_waited_for(
+    wire: Wire, broken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire.prompt("Hi.", id=1)
+    stop = line(method="session/cancel", params={"sessionId": "s"})
+    taken = wire.recorder.take("client", [stop])
+    # Whoever has it waits for the store.
+    lock, wire.recorder._lock = wire.recorder._lock, None  # type: ignore[assignment]
+    assert next(taken).forward == stop
+    wire.recorder._lock = lock
+    broken.append(True)
+    [sent] = taken
+    # The agent was told once; the client is told that its turn can't be stored.
+    assert (sent.forward, sent.to_agent) == (b"", b"")
+    [answer] = answers(sent.to_client)
+    assert answer["id"] == 1 and "error" in answer
+
+
 def test_an_end_that_can_not_be_stored_is_told_as_an_error(wire: Wire, broken: list[bool]) -> None:
     wire.prompt("Hi.", id=1)
     wire.text("Hello.", messageId="m1")
@@ -131,6 +149,38 @@ def test_a_turn_that_is_stopped_from_outside_stops_the_agent(wire: Wire) -> None
     assert wire.text("lo.", messageId="m1") == b""
     assert b"session/cancel" in wire.to_agent.removeprefix(agent)
     assert wire.told() == [("user", "Hi."), ("assistant", "Hel")]
+
+
+def test_what_a_failing_store_has_taken_is_in_the_order_in_which_it_was_shown(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is nearly full has room for a small message, and none for a large one."""
+    wire.prompt("Hi.", id=1)
+    engine = wire.session()._log.engine
+    submit = engine.submit
+
+    def is_large(commit: Any) -> bool:
+        # Chunks are small.
+        writes = commit if isinstance(commit, tuple) else ()
+        return any(len(draft.body) > 1000 for write in writes for draft in write.drafts)
+
+    def small_alone(commit: Any) -> Any:
+        if is_large(commit):
+            raise StoreUnavailable(
+                where="agents.db", problem="the disk is full", remedy="Free some"
+            )
+        return submit(commit)
+
+    wire.text("x" * 2000, messageId="m1")
+    monkeypatch.setattr(engine, "submit", small_alone)
+    wire.call("c1")
+    assert "the disk is full" in wire.problems[0]
+    monkeypatch.undo()
+    wire.end(1, reason="cancelled")
+    wire.prompt("Again.", id=2)
+    wire.end(2)
+    words = [words[:2] for _, words in wire.told()]
+    assert words == ["Hi", "xx", "c1", "Ag"]
 
 
 def test_a_session_that_is_in_use_elsewhere_is_told_to_the_client(wire: Wire) -> None:

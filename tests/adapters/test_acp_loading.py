@@ -225,3 +225,163 @@ def test_a_fork_of_the_agents_shares_its_past(store: holdfast.Store, recorded: W
     wire.end(8)
     assert wire.told("t")[-1] == ("user", "Here.")
     assert wire.told() == recorded.told()
+
+
+def turn(wire: Wire, *chunks: tuple[str, str], id: int = 1, reason: str = "end_turn") -> None:
+    """A turn of an agent that gives its messages no ids."""
+    wire.prompt(f"Prompt {id}.", id=id)
+    for kind, words in chunks:
+        wire.chunk(f"agent_{kind}_chunk", words)
+    wire.end(id, reason=reason)
+
+
+def replay(store: holdfast.Store, *chunks: tuple[str, str], id: int = 1) -> Wire:
+    wire = again(store)
+    wire.chunk("user_message_chunk", f"Prompt {id}.")
+    for kind, words in chunks:
+        wire.chunk(f"agent_{kind}_chunk", words)
+    wire.answer("load", {})
+    return wire
+
+
+def said(wire: Wire) -> list[tuple[str, list[str]]]:
+    """Who said and thought what."""
+    out = []
+    for message in wire.session().transcript():
+        words = [part["text"] for part in message.payload["parts"] if "text" in part]
+        if words:
+            out.append((message.role, words))
+    return out
+
+
+CUTS = [["Hello ", "world. Yes."], ["Hello world", ". ", "Yes."], ["Hello world. Yes."]]
+
+
+@pytest.mark.parametrize("cuts", [*CUTS, ["H", "ello", "world.", "\n", "Yes.", " "]])
+def test_a_message_without_an_id_is_known_however_it_is_cut(
+    store: holdfast.Store, cuts: list[str]
+) -> None:
+    turn(Wire(store), ("message", "Hello "), ("message", "world. "), ("message", "Yes."))
+    for _ in range(3):
+        wire = replay(store, *[("message", words) for words in cuts])
+        assert wire.told() == [("user", "Prompt 1."), ("assistant", "Hello world. Yes.")]
+
+
+def test_a_prompt_is_known_however_it_is_cut(store: holdfast.Store) -> None:
+    for id, words in ((1, "Go on and on."), (2, "Go")):
+        wire = Wire(store)
+        wire.prompt(words, id=id)
+        wire.end(id)
+    before = wire.told()
+    wire = again(store)
+    for words in ("Go", " on and", " on."):
+        wire.chunk("user_message_chunk", words)
+    wire.chunk("user_message_chunk", "Go")
+    wire.answer("load", {})
+    assert wire.told() == before
+
+
+def test_thoughts_without_ids_are_stored_once(store: holdfast.Store) -> None:
+    chunks = [("thought", "Hm, "), ("thought", "so."), ("message", "One.")]
+    turn(Wire(store), *chunks)
+    for _ in range(3):
+        wire = replay(store, ("thought", "Hm, so."), ("message", "One."))
+        assert said(wire)[1:] == [("assistant", ["Hm, so."]), ("assistant", ["One."])]
+
+
+@pytest.mark.parametrize("has_died", [False, True])
+@pytest.mark.parametrize(
+    "replayed, rest",
+    [
+        (["Hello "], []),
+        (["Hello MARK"], []),
+        (["Hello MARK and the rest."], [" and the rest."]),
+        (["Hello ", "MARK", " and ", "the rest."], [" and the rest."]),
+    ],
+)
+def test_of_a_message_without_an_id_that_was_cut_off_the_rest_is_added_once(
+    store: holdfast.Store, replayed: list[str], rest: list[str], has_died: bool
+) -> None:
+    wire = Wire(store)
+    wire.prompt("Prompt 1.")
+    wire.text("Hello ")
+    wire.text("MARK")
+    if has_died:
+        wire.recorder.end("the agent is gone")
+    else:
+        wire.end(reason="cancelled")
+    turn(Wire(store), ("message", "Later."), id=2)
+    for _ in range(3):
+        wire = again(store)
+        wire.chunk("user_message_chunk", "Prompt 1.")
+        for words in replayed:
+            wire.text(words)
+        wire.chunk("user_message_chunk", "Prompt 2.")
+        wire.text("Later.")
+        wire.answer("load", {})
+        words = [words for role, words in wire.told() if role == "assistant"]
+        assert words == ["Hello MARK", "Later.", *rest]
+
+
+def test_words_round_a_late_outcome_are_known(store: holdfast.Store) -> None:
+    def tell(wire: Wire) -> None:
+        wire.call("c1")
+        wire.text("Between.")
+        wire.result("c1", "out")
+        wire.text("After.")
+
+    wire = Wire(store)
+    wire.prompt("Go.")
+    tell(wire)
+    wire.end()
+    for _ in range(3):
+        assert wire.told() == [
+            ("user", "Go."),
+            ("assistant", "c1"),
+            ("assistant", "Between."),
+            ("tool", "out"),
+            ("assistant", "After."),
+        ]
+        insist_valid(wire.session())
+        wire = again(store)
+        wire.chunk("user_message_chunk", "Go.")
+        tell(wire)
+        wire.answer("load", {})
+
+
+def test_what_is_new_after_words_that_are_known_is_added(store: holdfast.Store) -> None:
+    turn(Wire(store), ("message", "Yes."))
+    for _ in range(2):
+        wire = again(store)
+        for words in ("Prompt 1.", "Prompt 2."):
+            wire.chunk("user_message_chunk", words)
+            wire.text("Ye")
+            wire.text("s.")
+            wire.chunk("agent_thought_chunk", "Hm.")
+        wire.answer("load", {})
+        spoken = [words for role, words in said(wire) if role == "assistant"]
+        assert spoken == [["Yes."], ["Hm."], ["Yes."], ["Hm."]]
+
+
+def test_a_call_whose_id_is_used_again_is_known_by_its_place(store: holdfast.Store) -> None:
+    """An agent that numbers the calls of each turn anew, and forgets what was cancelled."""
+    wire = Wire(store)
+    wire.prompt("One.", id=1)
+    wire.call("call_0")
+    wire.end(1, reason="cancelled")
+    wire.prompt("Two.", id=2)
+    wire.call("call_0")
+    wire.result("call_0", "of two")
+    wire.end(2)
+    for _ in range(2):
+        wire = again(store)
+        wire.chunk("user_message_chunk", "One.")
+        for words in ("Two.", "Three."):
+            wire.chunk("user_message_chunk", words)
+            wire.call("call_0")
+            wire.result("call_0", f"of {words}")
+        wire.answer("load", {})
+        states = [call.state for call in wire.session().calls()]
+        assert states == ["unknown", "done", "done"]
+        results = [words for role, words in wire.told() if role == "tool"]
+        assert results == ["of two", "of Three."]

@@ -243,6 +243,33 @@ def test_an_agent_whose_child_holds_its_output_is_not_waited_for(db: Path, home:
     assert done.returncode == 3
 
 
+def test_a_client_that_reads_no_more_is_gone_though_it_could_still_write(db: Path) -> None:
+    script = """
+import sys, threading
+gone = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), gone.set()), daemon=True).start()
+while not gone.wait(0.01):
+    print("{}", flush=True)
+sys.exit(4)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.cli.main", "record", "--store", db, "--"]
+        + [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=surroundings(),
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"{}\n"
+        process.stdout.close()
+        assert process.wait(timeout=LIMIT_S) == 4
+    finally:
+        process.stdin.close()
+        process.kill()
+        process.wait()
+
+
 def test_an_agent_that_is_not_there_is_3_and_no_agent_is_2(db: Path) -> None:
     assert command("record", "--store", db, "--", "no-such-agent").code == 3
     done = command("record", "--store", db)

@@ -200,6 +200,14 @@ def test_an_empty_chunk_makes_no_message_and_cuts_no_turn_off(wire: Wire) -> Non
         ([{"status": "in_progress", "rawInput": {"cmd": "ls"}}], {"cmd": "ls"}),
         ([{"rawInput": {}, "status": "pending"}], {}),
         ([{}], {}),
+        # told when the tool is at work, and told anew
+        ([{"rawInput": {}}, {"status": "in_progress"}, {"rawInput": {"cmd": "ls"}}], {"cmd": "ls"}),
+        ([{"rawInput": {"cmd": "l"}}, {"rawInput": {"cmd": "ls"}}], {"cmd": "ls"}),
+        (
+            [{"rawInput": {"cmd": "l"}, "status": "in_progress"}, {"title": "ls"}]
+            + [{"rawInput": {"cmd": "ls"}}],
+            {"cmd": "ls"},
+        ),
     ],
 )
 def test_a_call_has_the_arguments_that_came_and_one_outcome(
@@ -314,6 +322,44 @@ def test_a_call_that_is_first_heard_of_when_permission_is_asked_is_stored(wire: 
     wire.result("c1")
     wire.end()
     assert wire.told()[1:] == [("assistant", "c1"), ("tool", "done")]
+
+
+def test_arguments_that_are_told_where_permission_is_asked_are_the_calls(wire: Wire) -> None:
+    wire.prompt("Hi.")
+    wire.call("c1", rawInput={})
+    asked = {"toolCallId": "c1", "rawInput": {"command": "ls -a"}}
+    params = {"sessionId": "s", "toolCall": asked, "options": []}
+    wire.agent("session/request_permission", params, id=0)
+    wire.result("c1")
+    wire.end()
+    [call] = wire.session().calls()
+    assert json.loads(call.arguments) == {"command": "ls -a"}
+    [message] = [each for each in wire.session().transcript() if each.calls]
+    assert message.labels["acp.permission"]["toolCall"] == asked
+
+
+def test_a_call_whose_id_was_cut_off_in_an_earlier_turn_is_another_call(wire: Wire) -> None:
+    """Some agents number the calls of each turn anew."""
+    wire.prompt("One.", id=1)
+    wire.call("call_0", rawInput={"cmd": "date"})
+    wire.end(1, reason="cancelled")
+    wire.prompt("Two.", id=2)
+    wire.call("call_0", rawInput={"cmd": "ls"})
+    wire.result("call_0", "files")
+    wire.end(2)
+    calls = [(json.loads(call.arguments)["cmd"], call.state) for call in wire.session().calls()]
+    assert calls == [("date", "unknown"), ("ls", "done")]
+    insist_valid(wire.session())
+
+
+def test_calls_that_are_cut_off_were_made(wire: Wire) -> None:
+    wire.prompt("Hi.")
+    wire.call("c1", rawInput={"cmd": "date"})
+    wire.call("c2", rawInput={}, status="in_progress")
+    wire.end(reason="cancelled")
+    _, *calls = wire.session().transcript()
+    states = {each.calls[0].call_id: each.state for each in calls}
+    assert states == {"c1": "complete", "c2": "complete"}
 
 
 def test_a_queued_prompt_has_the_turn_after_the_one_before(wire: Wire) -> None:

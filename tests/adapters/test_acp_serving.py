@@ -147,3 +147,27 @@ def test_other_sessions_and_later_turns_are_passed_on(store: holdfast.Store) -> 
     wire.answer("load", {})
     wire.prompt("Three.", id=3)
     assert wire.text("Third.", messageId="m9")
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_plan_and_what_an_interrupted_tool_had_printed_are_replayed(
+    store: holdfast.Store, is_begun: bool
+) -> None:
+    wire = Wire(store)
+    wire.prompt("Go.")
+    plan = {"sessionUpdate": "plan", "entries": [{"content": "Look"}]}
+    wire.update(**plan)
+    wire.call("c1", rawInput={"command": "ls"} if is_begun else {})
+    line_1 = {"type": "content", "content": {"type": "text", "text": "line 1"}}
+    progress = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "in_progress"}
+    wire.update(**progress, content=[line_1])
+    wire.end(reason="cancelled")
+    wire = Wire(store, serves_load=True)
+    before = wire.to_client
+    wire.load()
+    wire.answer("load", {})
+    *updates, _ = [each.get("params", {}).get("update") for each in sent_since(wire, before)]
+    assert updates[1] == plan
+    assert updates[-1]["status"] == "failed"
+    first, why = updates[-1]["content"]
+    assert first == line_1 and "interrupted" in why["content"]["text"]

@@ -2,15 +2,16 @@
 and when a message is whole.
 
 Nothing on the wire says that a message is whole. It is when another one begins, when a tool is
-called, and when its turn is over. A call is whole when its input is known, or when the tool is at
-work; from then on, what is said of it is about its outcome.
+called, and when its turn is over. A call is begun when its input is known, or when the tool is at
+work; from then on, what is said of it is about its outcome, unless it is another input. It is whole
+when it has an outcome, or when something else is said after it was begun.
 """
 
 from typing import Any
 
 import msgspec
 
-from holdfast.adapters.acp.known import SPOKEN, USER
+from holdfast.adapters.acp.loading.known import SPOKEN, USER
 from holdfast.adapters.acp.steps import (
     CallAnswered,
     MessageClosed,
@@ -47,14 +48,16 @@ class ToStore(msgspec.Struct):
 
 
 class GrowingCall(msgspec.Struct):
-    """A tool call that has no outcome yet. `takes_input`: its message is not whole. `said`: what was
-    told of its outcome so far.
+    """A tool call that has no outcome yet. `takes_input`: its message is not whole. `is_begun`: its
+    input is known, or the tool is at work. `said`: what was told of its outcome so far.
     """
 
     id: str
     slot: str
     turn: int
     takes_input: bool = True
+    is_begun: bool = False
+    input: Any = None
     outcome: str | None = None
     said: list[Block] = []
 
@@ -86,8 +89,20 @@ class Growing:
     def end(self) -> None:
         """The turn is over; its calls may still be answered."""
         self.is_in_turn = False
+        self.prompt = ""
         self._speaking = None
         self._unnamed.clear()
+
+    def begun_calls(self, *, but: GrowingCall | None = None) -> tuple[str, ...]:
+        """The calls of this turn that were begun are whole: the slots of those that were not
+        before.
+        """
+        slots = []
+        for call in self._calls.values():
+            if call is not but and call.is_begun and self._is_growing(call):
+                call.takes_input = False
+                slots.append(call.slot)
+        return tuple(slots)
 
     def aside(self) -> list[WireStep]:
         """What no model has said. An agent that gives its model's messages ids says other things,
@@ -108,10 +123,7 @@ class Growing:
 
     def close_all(self) -> list[WireStep]:
         """The steps after which all that was said is whole."""
-        steps: list[WireStep] = []
-        for slot in self.end_all():
-            steps.append(MessageClosed(self.session, slot))
-        return steps
+        return self._close(self.end_all())
 
     def end_all(self) -> tuple[str, ...]:
         """All that was said is whole: the slots of messages that were not whole before."""
@@ -173,12 +185,13 @@ class Growing:
             "toolCallId": id,
             "request": facts,
         }
+        updates = (*_asked_input(known, call), request)
         todo.say_more(
             Said(
                 self.session,
                 known.slot,
                 "call",
-                (request,),
+                updates,
             )
         )
         if known.takes_input:
@@ -221,12 +234,16 @@ class Growing:
         if self._speaking is None or self._speaking[1] != key:
             # Only after the line is out: that another message has ended keeps nobody waiting.
             todo.after += self._hush()
+            todo.after += self._close(self.begun_calls())
             self._speaking = (self._slot(kind), key)
             if kind == "message" and id is None:
                 self._unnamed.append(self._speaking[0])
         self._gives_ids = self._gives_ids or id is not None
         slot = self._speaking[0]
         todo.before.append(Said(self.session, slot, kind, (update,)))
+
+    def _close(self, slots: tuple[str, ...]) -> list[WireStep]:
+        return [MessageClosed(self.session, slot) for slot in slots]
 
     def _hush(self) -> list[WireStep]:
         """What is being said is whole."""
@@ -238,6 +255,9 @@ class Growing:
     def _tool(self, update: Block, todo: ToStore) -> None:
         id = text(update["toolCallId"])
         call = self._calls.get(id)
+        # Some agents number the calls of each turn anew; one that was cut off has no outcome.
+        if call is not None and call.turn != self.turn and _is_first(update):
+            call = None
         if call is None:
             is_new = update["sessionUpdate"] == "tool_call" or id not in self._done
             if is_new:
@@ -267,6 +287,7 @@ class Growing:
             self.turn,
         )
         todo.after += self._hush()
+        todo.after += self._close(self.begun_calls(but=call))
         self._grow(call, update, todo)
 
     def _grow(
@@ -275,8 +296,12 @@ class Growing:
         update: Block,
         todo: ToStore,
     ) -> None:
+        """More of a call whose message is not whole."""
+        is_over = is_final(update)
         # An outcome alone says nothing of the call, unless nothing was said of it before.
-        if not is_final(update) or has_input(update) or _is_first(update):
+        is_of_call = has_input(update) or _is_first(update)
+        is_of_outcome = is_over or (call.is_begun and not is_of_call)
+        if is_of_call or not is_of_outcome:
             said = Said(
                 self.session,
                 call.slot,
@@ -284,15 +309,19 @@ class Growing:
                 (update,),
             )
             todo.before.append(said)
-        if is_final(update):
+            call.input = update.get("rawInput") or call.input
+        if is_over:
+            # Those that came before it stand before it.
+            todo.after += self._close(self.begun_calls(but=call))
             call.takes_input = False
             todo.after.append(MessageClosed(self.session, call.slot))
+        # From here on a kill leaves a call that was made: a model is told so, and that its outcome is
+        # unknown.
+        is_at_work = update.get("status") == "in_progress"
+        if has_input(update) or is_at_work:
+            call.is_begun = True
+        if is_of_outcome or (call.outcome is not None and is_of_call):
             self._go_on(call, update, todo)
-        elif has_input(update) or update.get("status") == "in_progress":
-            # From here on a kill leaves a whole call: a model is told that it was made, and that
-            # its outcome is unknown.
-            call.takes_input = False
-            todo.after.append(MessageClosed(self.session, call.slot))
 
     def _go_on(
         self,
@@ -313,6 +342,10 @@ class Growing:
             )
         )
         if is_final(update):
+            todo.after += self._close(self.begun_calls(but=call))
+            # What was said until now was said before it. A message with an id goes on after it.
+            if self._speaking is not None and self._speaking[1][1] is None:
+                todo.after += self._hush()
             todo.after.append(MessageClosed(self.session, call.outcome))
             self._finish(call)
 
@@ -360,6 +393,18 @@ class Growing:
     def _slot(self, kind: As) -> str:
         self._slots += 1
         return f"{kind}:{self._slots}"
+
+
+def _asked_input(call: GrowingCall, asked: Block) -> tuple[Block, ...]:
+    """The input of a call that is told where permission for it is asked, if it is another."""
+    if not has_input(asked) or asked["rawInput"] == call.input:
+        return ()
+    update = {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": call.id,
+        "rawInput": asked["rawInput"],
+    }
+    return (update,)
 
 
 def _is_first(update: Block) -> bool:

@@ -2,8 +2,9 @@
 
 Lines are passed on as they came, whatever is in them and however long they are. The agent has the
 whole environment, and standard error is its own. It is in a process group of its own, so that a
-signal reaches it once: from here. The end of the client's input is the end of the agent's; the end
-of the agent's output is the end of ours, and its exit code is ours.
+signal reaches it once: from here. The end of the client's input is the end of the agent's, and so is
+that the client reads no more; the end of the agent's output is the end of ours, and its exit code is
+ours.
 """
 
 import errno
@@ -73,6 +74,11 @@ class Outlet:
                     if error.errno not in (errno.EPIPE, errno.EBADF, errno.ECONNRESET):
                         raise
                     self._is_open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody reads there, as far as is known."""
+        return self._is_open
 
     def close(self) -> None:
         """The end of what goes out here."""
@@ -168,6 +174,9 @@ class Pump:
     def _send(self, sent: PassedOn) -> None:
         if sent.to_client:
             self._to_client.write(sent.to_client)
+        if not self._to_client.is_open:
+            # Whoever hears no answers is gone, though its other end may be open still.
+            self._to_agent.close()
         if sent.to_agent:
             self._to_agent.write(sent.to_agent)
 

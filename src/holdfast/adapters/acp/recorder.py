@@ -5,8 +5,8 @@
 What can't be stored is not shown. A prompt or a load is answered with an error in the agent's
 place. When something of a running turn can't be stored, the client's prompt is answered with an
 error, the agent is told to stop, and what it still says is shown to nobody: what was shown is what
-is stored. What else the client sends (that the agent should stop, above all) reaches the agent in
-any case. Each failure is told on stderr.
+is stored. What else the client sends reaches the agent in any case; what asks for no answer (that
+the agent should stop, above all) before it is stored. Each failure is told on stderr.
 """
 
 import threading
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.adapters.acp.known import SPOKEN
+from holdfast.adapters.acp.loading.known import SPOKEN
 from holdfast.adapters.acp.recording import Recording
 from holdfast.adapters.acp.steps import (
     LineVerdict,
@@ -40,6 +40,7 @@ from holdfast.formats.reading import fields
 
 Say = Callable[[str], None]
 _REFUSED = ("session/prompt", "session/load")
+_CANCEL = "session/cancel"
 
 
 class PassedOn(msgspec.Struct, frozen=True):
@@ -79,10 +80,16 @@ class Recorder:
         the disk waits for one commit for all that it has said meanwhile.
         """
         for lines in _grouped(raws):
+            is_sent = sender == "client" and _is_notice(lines)
+            if is_sent:
+                # Not behind the store, which may be waited for: the user wants the agent to stop.
+                yield PassedOn(_raw(lines))
             with self._lock:
                 # What the other side has answered by now comes after all of what it was told.
                 late = [self._settled(each) for each in list(self._unsettled)]
                 sent = self._taken(sender, lines)
+                if is_sent:
+                    sent = msgspec.structs.replace(sent, forward=b"")
                 if sent.after:
                     self._unsettled.append(sent)
             yield from late
@@ -222,12 +229,20 @@ class Recorder:
             return PassedOn(b"", to_client, to_agent)
         id: Any = line.message.get("id")
         if sender == "client":
+            # The client has told it already.
+            if line.method == _CANCEL:
+                to_agent = b""
             return PassedOn(line.raw, to_client, to_agent)
         if line.is_answer:
             to_client += error_line(id, words, code)
         elif line.is_request:
             to_agent += _refusal(line, words, code)
         return PassedOn(b"", to_client, to_agent)
+
+
+def _is_notice(lines: list[Line]) -> bool:
+    """Whether nobody answers these lines, so that nothing is lost when they are passed on first."""
+    return all(line.method is not None and not line.is_request for line in lines)
 
 
 def _refusal(line: Line, words: str, code: str) -> bytes:

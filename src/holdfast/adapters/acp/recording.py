@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.adapters.acp.growing import ToStore
-from holdfast.adapters.acp.known import REPLAYED, Known
+from holdfast.adapters.acp.loading.known import REPLAYED, Known
 from holdfast.adapters.acp.steps import (
     LineKept,
     LineVerdict,

@@ -9,10 +9,10 @@ show a call that is never answered as still running.
 from collections.abc import Iterator
 
 from holdfast import Message, Session
-from holdfast.adapters.acp.known import wire_of
+from holdfast.adapters.acp.loading.known import wire_of
 from holdfast.domain.repair import INTERRUPTED
 from holdfast.formats.acp.tool_calls import merged
-from holdfast.formats.reading import Block, fields
+from holdfast.formats.reading import Block, fields, text
 from holdfast.parts import Image, Result, Text, Thinking
 
 _HIDDEN = "visible_to_model"
@@ -20,18 +20,27 @@ _HIDDEN = "visible_to_model"
 
 def replayed(session: Session) -> Iterator[Block]:
     """The updates that tell a session from its beginning."""
-    answered: set[str] = set()
+    answered: set[tuple[str, str]] = set()
+    printed: dict[str, list[Block]] = {}
     # Twice over the transcript, not once in memory: a session may be long.
+    last: dict[str, str] = {}
     for message in session.transcript():
-        answered.update(_answers(message))
+        for call in message.calls:
+            last[call.call_id] = message.id
+        for id in _answers(message):
+            # An id that is used again names the call that was made last.
+            answered.add((last.get(id, ""), id))
+        told = last.get(text(wire_of(message.payload).get("toolCallId")))
+        if told is not None:
+            printed.setdefault(told, []).extend(_wire_updates(message))
     for message in session.transcript():
         # A user's own labels are the user's: what they hide is hidden from the model, not from
         # them.
-        if not _is_hidden(message):
-            yield from _updates(message, answered)
+        if not is_hidden(message):
+            yield from _updates(message, answered, printed)
 
 
-def _is_hidden(message: Message) -> bool:
+def is_hidden(message: Message) -> bool:
     """Prompts that were refused, and what an agent had added to a replay, are in no thread."""
     is_ours = "acp.replayed" in message.labels or "acp.answer" in message.labels
     return is_ours and message.labels.get(_HIDDEN) is False
@@ -43,7 +52,11 @@ def _answers(message: Message) -> Iterator[str]:
             yield part.call_id
 
 
-def _updates(message: Message, answered: set[str]) -> Iterator[Block]:
+def _updates(
+    message: Message,
+    answered: set[tuple[str, str]],
+    printed: dict[str, list[Block]],
+) -> Iterator[Block]:
     if message.role == "user":
         yield from _spoken(message, "user_message_chunk")
     elif message.role == "tool":
@@ -54,8 +67,12 @@ def _updates(message: Message, answered: set[str]) -> Iterator[Block]:
         yield from _spoken(message, "agent_message_chunk")
         for call in message.calls:
             yield _call(message, call.call_id, call.name)
-            if call.call_id not in answered:
-                yield _failed(call.call_id)
+            if (message.id, call.call_id) not in answered:
+                yield _failed(call.call_id, printed.get(message.id, []))
+    # A client shows the last plan that it was told.
+    plan = message.labels.get("acp.plan")
+    if isinstance(plan, dict):
+        yield plan
 
 
 def _spoken(message: Message, kind: str) -> Iterator[Block]:
@@ -115,17 +132,16 @@ def _outcome(message: Message, result: Result) -> Block:
     return update
 
 
-def _failed(id: str) -> Block:
+def _failed(id: str, printed: list[Block]) -> Block:
+    """The end of a call that has none, after what it has shown."""
+    shown = merged(printed).get("content")
+    why = {"type": "content", "content": _text(INTERRUPTED)}
     return {
         "sessionUpdate": "tool_call_update",
         "toolCallId": id,
         "status": "failed",
-        "content": [
-            {
-                "type": "content",
-                "content": _text(INTERRUPTED),
-            }
-        ],
+        # An update replaces what was shown: it is told again.
+        "content": [*shown, why] if isinstance(shown, list) else [why],
     }
 
 

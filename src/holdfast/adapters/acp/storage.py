@@ -8,13 +8,23 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import to_builtins
+
 from holdfast import Message, PushStream, Session, Store, Turn
 from holdfast.adapters.acp import steps
-from holdfast.adapters.acp.known import Known, StoredPiece, wire_of
-from holdfast.adapters.acp.replay import replayed
+from holdfast.adapters.acp.loading.known import Known, StoredPiece, wire_of
+from holdfast.adapters.acp.loading.stored_words import (
+    MESSAGE,
+    PROMPT,
+    THOUGHT,
+    StoredWords,
+    part_words,
+)
+from holdfast.adapters.acp.replay import is_hidden, replayed
 from holdfast.adapters.acp.talk import prompt_slot
 from holdfast.errors import HoldfastError, NotFound, SessionEnded
-from holdfast.formats.acp.messages import NAME, outcome_payload, record_payload
+from holdfast.formats.acp.messages import NAME, WIRE, outcome_payload, record_payload
+from holdfast.formats.reading import fields
 
 OUT_OF_PLACE = {
     "visible_to_model": False,
@@ -53,10 +63,13 @@ class StoredSession:
         self.last = stream.message_id
         self.loaded.append(stream.message_id)
 
-    def leave(self) -> None:
-        """The turn is over."""
+    def leave(self) -> contextlib.ExitStack:
+        """The turn is over when what this gives is closed. Its streams are held until then, and if
+        that fails until the next turn begins: one that is dropped is stored by itself, before
+        others that were said earlier.
+        """
         self.turn = None
-        self.streams.clear()
+        return self.exit
 
 
 class SessionStorage:
@@ -93,7 +106,11 @@ class SessionStorage:
     def known(self, session: str) -> Known:
         """What the store holds of a session."""
         found = self.stored(session)
-        return Known([] if found is None else map(_piece, found.transcript()))
+        if found is None:
+            return Known(())
+        cut = {turn.id for turn in found.turns() if turn.end != "completed"}
+        pieces = (_piece(each, is_cut=each.turn in cut) for each in found.transcript())
+        return Known(pieces)
 
     def stored(self, session: str) -> Session | None:
         """The session as it is in the store; None when it was never recorded."""
@@ -116,11 +133,10 @@ class SessionStorage:
         kept = self._sessions.get(session)
         if kept is None or kept.turn is None:
             return
-        kept.leave()
         # They stay in the inbox, and the next turn takes them along.
         kept.waiting.clear()
         with contextlib.suppress(HoldfastError):
-            kept.exit.__exit__(
+            kept.leave().__exit__(
                 type(error),
                 error,
                 None,
@@ -238,9 +254,11 @@ class SessionStorage:
 
     def _closed(self, step: steps.MessageClosed) -> None:
         kept = self._kept_session(step.session)
-        stream = kept.streams.pop(step.slot, None)
+        stream = kept.streams.get(step.slot)
         if stream is not None:
             stream.close()
+            # Not before: see `leave`.
+            del kept.streams[step.slot]
             kept.is_whole(stream)
 
     def _noted(self, step: steps.Noted) -> None:
@@ -297,21 +315,19 @@ class SessionStorage:
         turn = kept.turn
         if turn is None:
             return
-        # Held until the turn has ended: a stream that is dropped is stored by itself.
-        whole = []
         for slot in step.whole:
             stream = kept.streams.get(slot)
             if stream is not None:
                 stream._open.finish()
                 kept.is_whole(stream)
-                whole.append(stream)
-        kept.leave()
+        left = kept.leave()
         if step.end == "completed":
-            kept.exit.close()
+            left.close()
         elif step.end == "failed":
             turn.fail(step.why or "the agent answered with an error")
         else:
             turn.interrupt(step.why)
+        kept.streams.clear()
 
     def _record(self, kept: StoredSession, facts: dict[str, Any]) -> None:
         kept.last = kept.session.append(
@@ -349,14 +365,31 @@ def _last_of(session: Session) -> str | None:
     return None
 
 
-def _piece(message: Message) -> StoredPiece:
+def _piece(message: Message, *, is_cut: bool) -> StoredPiece:
+    """A message to compare with; `is_cut`: its turn was, so that its words may go on."""
     return StoredPiece(
         message.role,
         message.text,
         wire_of(message.payload),
+        tuple(_shown(message, is_cut)),
         is_partial=message.state == "partial",
+        is_loose=is_hidden(message),
         answers=tuple(_answers(message)),
     )
+
+
+def _shown(message: Message, is_cut: bool) -> Iterator[StoredWords]:
+    """The words of a message, by their kinds."""
+    payload = fields(message.payload)
+    # Of another format, the parts that every format has.
+    parts = payload["parts"] if WIRE in payload else to_builtins(message.parts)
+    if message.role == "user":
+        yield StoredWords(PROMPT, "".join(map(part_words, parts)))
+        return
+    for place, part in enumerate(parts, 1):
+        kind = THOUGHT if part.get("type") == "thinking" else MESSAGE
+        is_last = place == len(parts)
+        yield StoredWords(kind, part_words(part), is_cut and is_last)
 
 
 def _answers(message: Message) -> Iterator[str]:

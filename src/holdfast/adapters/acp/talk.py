@@ -6,11 +6,12 @@ so updates belong to the first one that is open. One that is refused while anoth
 turn.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.adapters.acp.growing import Growing, ToStore
-from holdfast.adapters.acp.known import REPLAYED, Known
-from holdfast.adapters.acp.replayed_calls import ReplayedCalls
+from holdfast.adapters.acp.loading.known import REPLAYED, Known
+from holdfast.adapters.acp.loading.replayed_calls import ReplayedCalls
+from holdfast.adapters.acp.loading.replayed_words import Told
 from holdfast.adapters.acp.steps import (
     LoadBegan,
     Misplaced,
@@ -113,25 +114,16 @@ class Talk:
 
     def _ended(self, line: Line) -> list[WireStep]:
         if line.error is not None:
-            self.growing.end()
-            return [
-                TurnOver(
-                    self.session,
-                    "failed",
-                    text(line.error.get("message")),
-                )
-            ]
+            return [self._cut_off("failed", text(line.error.get("message")))]
         if _is_cancelled(line):
-            # What was being said is not whole.
-            self.growing.end()
-            return [
-                TurnOver(
-                    self.session,
-                    "interrupted",
-                    "cancelled",
-                )
-            ]
+            return [self._cut_off("interrupted", "cancelled")]
         return self._complete()
+
+    def _cut_off(self, end: Literal["interrupted", "failed"], why: str) -> TurnOver:
+        """What was being said is not whole; calls that were begun are."""
+        whole = self.growing.begun_calls()
+        self.growing.end()
+        return TurnOver(self.session, end, why, whole)
 
     def _complete(self) -> list[WireStep]:
         whole = self.growing.end_all()
@@ -149,21 +141,23 @@ class Talk:
         self.prompts.clear()
         if not self.growing.is_in_turn:
             return []
-        self.growing.end()
-        return [TurnOver(self.session, "interrupted", why)]
+        return [self._cut_off("interrupted", why)]
 
     def load(self, line: Line, todo: ToStore) -> None:
         """The client asks for a replay."""
         # Only the answer to this request ends the replay; others may be under way.
         self._load = line.id
         self._added = False
+        # What the agent was saying of itself is in the log before the log is looked at.
+        if self.growing.is_in_turn and not self.prompts:
+            todo.before += self._complete()
         todo.before.append(LoadBegan(self.session))
 
     def know(self, known: Known) -> None:
         """What the store holds of this session, which is going to be replayed."""
         self.known = known
         # A call that was cut off here may have come to its end at the agent.
-        self.growing.expect(known.calls - known.answered)
+        self.growing.expect(known.unanswered)
 
     def loaded(self, line: Line, todo: ToStore) -> None:
         """The replay is over."""
@@ -172,6 +166,8 @@ class Talk:
         # A call whose output never came is told all the same.
         for update in self._calls.rest():
             self._take(update, todo)
+        if self.known is not None:
+            self._tell(self.known.rest(), todo)
         self._load = self.known = None
         if self.growing.is_in_turn and not self.prompts:
             todo.after += self.growing.aside()
@@ -190,17 +186,21 @@ class Talk:
 
     def _take(self, update: Block, todo: ToStore) -> None:
         if self.known is not None and update.get("sessionUpdate") in REPLAYED:
-            news = self.known.news(update)
-            if news is None:
-                if self._added:
-                    todo.before += self.growing.close_all()
-                    todo.before.append(Misplaced(self.session))
-                    self._added = False
-                return
-            # From here on, what is known would stand after what is new: see `Misplaced`.
-            self._added = True
-            update = news
-        self.growing.update(update, todo)
+            self._tell(self.known.take(update), todo)
+        else:
+            self.growing.update(update, todo)
+
+    def _tell(self, told: Told, todo: ToStore) -> None:
+        """Stores what is new in a replay."""
+        for news in told:
+            if news is not None:
+                # From here on, what is known would stand after what is new: see `Misplaced`.
+                self._added = True
+                self.growing.update(news, todo)
+            elif self._added:
+                todo.before += self.growing.close_all()
+                todo.before.append(Misplaced(self.session))
+                self._added = False
 
 
 def prompt_slot(id: str) -> str:
