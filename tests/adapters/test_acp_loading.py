@@ -281,6 +281,25 @@ def test_a_prompt_is_known_however_it_is_cut(store: holdfast.Store) -> None:
     assert wire.told() == before
 
 
+def test_prompts_that_follow_each_other_are_not_taken_for_a_later_one(
+    store: holdfast.Store,
+) -> None:
+    wire = Wire(store)
+    for id, words in enumerate(("Go", "Go on", "Go Go")):
+        wire.prompt(words, id=id)
+        wire.text(f"{id}.")
+        wire.end(id, reason="cancelled")
+    before = wire.told()
+    for _ in range(2):
+        wire = again(store)
+        # The agent has forgotten what it said.
+        for words in ("Go", "Go", " on", "Go", " Go"):
+            wire.chunk("user_message_chunk", words)
+        wire.text("2.")
+        wire.answer("load", {})
+        assert wire.told() == before
+
+
 def test_thoughts_without_ids_are_stored_once(store: holdfast.Store) -> None:
     chunks = [("thought", "Hm, "), ("thought", "so."), ("message", "One.")]
     turn(Wire(store), *chunks)

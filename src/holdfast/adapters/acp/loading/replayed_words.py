@@ -148,7 +148,7 @@ class ReplayedWords:
 
     def _asked(self, run: Run, chunk: HeldChunk) -> Told:
         heard = run.heard + chunk.words
-        if self._is_begun(heard):
+        if self._is_begun(heard) and not self._is_next(run.heard, chunk.words):
             run.hold(chunk, None)
             return []
         told = self._asked_all(run) if run.heard else []
@@ -157,6 +157,18 @@ class ReplayedWords:
             run.hold(chunk, None)
             return told
         return [*told, *self._asked_part(run, chunk)]
+
+    def _is_next(self, heard: str, words: str) -> bool:
+        """Whether a prompt was heard whole, and these words begin the one after it; a later one may
+        begin with the words of both.
+        """
+        place = self._stored.prompt_with(heard, is_whole=True) if heard else None
+        if place is None or not words:
+            return False
+        longer = self._stored.prompt_with(heard + words, is_whole=False)
+        return longer is None or (
+            longer > place and self._stored.begins(place + 1, words)
+        )
 
     def _is_begun(self, heard: str) -> bool:
         begun = self._stored.prompt_with(heard, is_whole=False) is not None

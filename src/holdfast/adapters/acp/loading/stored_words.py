@@ -122,6 +122,11 @@ class StoredTranscript:
                 return place
         return None
 
+    def begins(self, stretch: int, words: str) -> bool:
+        """Whether the prompt of this stretch begins with these words."""
+        prompts = self._prompts[stretch : stretch + 1]
+        return any((prompt or "").startswith(words) for prompt in prompts)
+
     def prompt_around(self, heard: str) -> int | None:
         """The prompt that these words are a part of: the one that was met last, or the next."""
         for place in (self.stretch, self.stretch + 1):
