@@ -15,6 +15,10 @@ Faults are taken by the next request that writes (`POST`), one each:
     slow     answered by nobody for `slow_s`, done then
     twice    done, and answered twice on one connection
     torn     done, and half of the answer sent
+    orphan   the connection closed, and done `slow_s` later: its proxy was restarted meanwhile
+    proxy    not answered by OpenViking: a page with status 503, and done `slow_s` later
+    strange  done, and answered with 200 and `strange` for a result
+    liar     not done, and answered so
 """
 
 import contextlib
@@ -46,6 +50,7 @@ class VikingServer:
         self.requests: list[tuple[str, str]] = []
         self.blinks = 0
         self.slow_s = 1.0
+        self.strange: Any = None
         self.task_end = "completed"
         self.on_write: Any = None
         self.lock = threading.RLock()
@@ -268,6 +273,13 @@ def _handler(server: VikingServer) -> type[BaseHTTPRequestHandler]:
                 time.sleep(server.slow_s)
             if fault == "die":
                 return self._close()
+            if fault in ("orphan", "proxy"):
+                # Not idle before that is done.
+                server._count(1)
+                threading.Thread(target=self._late, args=(body,), daemon=True).start()
+                return self._close() if fault == "orphan" else self._page(503)
+            if fault == "liar":
+                return self._say(200, server.strange)
             if fault in NOT_DONE:
                 status, code = NOT_DONE[fault]
                 return self._say(status, {"code": code, "message": "Expecting value"})
@@ -276,10 +288,24 @@ def _handler(server: VikingServer) -> type[BaseHTTPRequestHandler]:
                 server.on_write(self.path, body)
             if fault == "drop":
                 return self._close()
+            if fault == "strange":
+                return self._say(200, server.strange)
             if fault == "failed":
                 return self._say(500, {"code": "INTERNAL", "message": "no"})
             for _ in range(2 if fault == "twice" else 1):
                 self._say(status, result, torn=fault == "torn")
+
+        def _late(self, body: Any) -> None:
+            time.sleep(server.slow_s)
+            server.answer(self.command, self.path, body)
+            server._count(-1)
+
+        def _page(self, status: int) -> None:
+            content = b"<html>Try again later.</html>"
+            self.send_response(status)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
         def _close(self) -> None:
             self.close_connection = True

@@ -21,15 +21,10 @@ _LOOKS_MAX = 5
 
 
 class NotNow(Exception):
-    """OpenViking can't be worked with now; what is unsent waits. `late`: a request may still be
-    on its way through the server.
-    """
+    """OpenViking can't be worked with now; what is unsent waits."""
 
     def __init__(self, answer: HttpAnswer | str) -> None:
         super().__init__(str(answer))
-        self.is_late = isinstance(answer, HttpAnswer) and (
-            answer.fate == "late" or answer.status in (502, 504)
-        )
 
 
 def counted(http: HttpConnection, viking_id: str) -> tuple[int, int] | None:
@@ -72,7 +67,7 @@ def look(
     for number in range(commits, max(first, commits - ARCHIVES_MAX), -1):
         if not is_older and live | archived >= set(wanted):
             break
-        archived |= _archive(http, viking_id, archive_name(number))
+        archived |= source_ids(_archived(http, viking_id, archive_name(number)) or ())
     return SeenThere(
         exists=True,
         count=count,
@@ -93,9 +88,7 @@ def _context(http: HttpConnection, viking_id: str) -> list[Any] | None:
         return None
     if not answer.ok:
         raise NotNow(answer)
-    messages = answer.fields.get("messages")
-    if not isinstance(messages, list):
-        raise NotNow("its context has no list of messages")
+    messages = _listed(answer)
     # Checkpoints are made for the context, and are no messages of the session.
     kept = []
     for message in messages:
@@ -106,24 +99,29 @@ def _context(http: HttpConnection, viking_id: str) -> list[Any] | None:
 
 def archive_is_there(http: HttpConnection, viking_id: str, archive: str) -> bool:
     """Whether this archive is finished: only such ones can be read."""
-    answer = http.session("GET", viking_id, f"/archives/{archive}")
-    if not answer.ok and not answer.missing:
-        raise NotNow(answer)
-    return answer.ok
+    return _archived(http, viking_id, archive) is not None
 
 
-def _archive(http: HttpConnection, viking_id: str, archive: str) -> set[str]:
+def _archived(http: HttpConnection, viking_id: str, archive: str) -> list[Any] | None:
     answer = http.session("GET", viking_id, f"/archives/{archive}")
     if answer.missing:
-        return set()
+        return None
     if not answer.ok:
         raise NotNow(answer)
-    return source_ids(answer.fields.get("messages") or ())
+    return _listed(answer)
+
+
+def _listed(answer: HttpAnswer) -> list[Any]:
+    messages = answer.fields.get("messages")
+    # Without a list nothing can be told: an empty one would pass for a loss.
+    if not isinstance(messages, list):
+        raise NotNow("its answer has no list of messages")
+    return messages
 
 
 def _whole(answer: HttpAnswer, name: str) -> int:
     value = answer.fields.get(name)
     # Without its counters nothing can be told: a 0 would pass for a wiped session.
-    if not isinstance(value, int):
+    if type(value) is not int:
         raise NotNow(f"its answer has no {name}")
     return value

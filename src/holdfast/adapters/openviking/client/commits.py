@@ -6,7 +6,9 @@ looked for first.
 """
 
 import json
-from typing import Literal
+import re
+from typing import Any, Literal
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -43,6 +45,7 @@ FAILURES_MAX = 10
 there, and the next commit takes them.
 """
 
+_ARCHIVE = re.compile(r"archive_[0-9]{1,9}\Z")
 CommitEnd = Literal["completed", "skipped", "failed"]
 
 
@@ -55,17 +58,11 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
         return True
     visit.position = replace(visit.position, committing=logged.id)
     visit.about_to_send()
-    answer = visit.send("/commit", wish.options)
+    answer = visit.send("/commit", wish.options, _tells_outcome)
     result = answer.fields
-    if answer.ok and result.get("archived"):
-        archive = str(result.get("archive_uri")).rpartition("/")[2]
-        _accept(
-            visit,
-            logged,
-            wish,
-            archive,
-            result.get("task_id"),
-        )
+    if answer.ok and result["archived"]:
+        archive = _archive_in(result["archive_uri"])
+        _accept(visit, logged, wish, archive, result["task_id"])
     # A session that is not there has never had a message.
     elif answer.ok or answer.missing:
         why = str(result.get("reason") or "there was nothing to commit")
@@ -75,6 +72,24 @@ def begin_commit(visit: Visit, logged: LoggedRecord, wish: CommitRequested) -> b
     else:
         raise NotNow(answer)
     return True
+
+
+def _tells_outcome(result: dict[str, Any]) -> bool:
+    """Whether an answer says what became of a commit: that nothing was archived, or in which archive
+    it is and which task works on it.
+    """
+    if result.get("archived") is not True:
+        return result.get("archived") is False
+    task = result.get("task_id")
+    return isinstance(task, str) and bool(
+        task and _archive_in(result.get("archive_uri"))
+    )
+
+
+def _archive_in(address: object) -> str:
+    """The name of an archive at the end of its address; nothing where there is none."""
+    found = _ARCHIVE.search(address) if isinstance(address, str) else None
+    return found[0] if found else ""
 
 
 def _send_again(visit: Visit, wish: CommitRequested) -> bool:
@@ -93,7 +108,7 @@ def _send_again(visit: Visit, wish: CommitRequested) -> bool:
     # As many as OpenViking took last: after a refusal, fewer.
     batch = missing[: visit.memory.width]
     visit.about_to_send()
-    answer = visit.send("/messages/batch", {"messages": batch})
+    answer = visit.send_messages(batch)
     if not answer.ok:
         if answer.refused:
             visit.narrow(batch, answer)
@@ -239,6 +254,8 @@ def _task_of(visit: Visit, archive: str) -> str | None:
         return None
     for task in answer.result:
         # The address of the archive is in the task's result; by what name is not promised.
+        if not isinstance(task, dict) or not isinstance(task.get("task_id"), str):
+            continue
         if f"/{archive}" in json.dumps(task.get("result")):
             return str(task["task_id"])
     return None
@@ -267,7 +284,7 @@ def follow_tasks(visit: Visit) -> float | None:
 def _ended(visit: Visit, commit: CommitAccepted) -> CommitEnded | None:
     if commit.task is None:
         return _ended_without_task(visit, commit)
-    answer = visit.http.ask("GET", f"/api/v1/tasks/{commit.task}")
+    answer = visit.http.ask("GET", f"/api/v1/tasks/{quote(commit.task, safe='')}")
     # OpenViking forgets tasks after a while.
     if answer.missing:
         return _ended_without_task(visit, commit)

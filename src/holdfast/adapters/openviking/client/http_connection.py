@@ -39,6 +39,18 @@ class HttpAnswer(msgspec.Struct, frozen=True):
         return self.fate == "answered" and self.status in (400, 413, 415, 422)
 
     @property
+    def may_arrive(self) -> bool:
+        """Whether what was sent may still be done after this: nobody who knows has said that it is
+        over. A proxy that gives up, or is restarted, leaves its server at work.
+        """
+        if self.fate != "answered":
+            return self.fate in ("lost", "late")
+        if self.status in (408, 502, 504):
+            return True
+        # A refusal is one, whoever says it; any other answer counts if it is OpenViking's own.
+        return not (self.ok or self.code or 400 <= self.status < 500)
+
+    @property
     def missing(self) -> bool:
         """Whether there is no such session, archive or task. A 404 that does not say so comes from
         a wrong address.
@@ -49,6 +61,10 @@ class HttpAnswer(msgspec.Struct, frozen=True):
         if self.fate != "answered":
             return self.problem
         return f"{self.status} {self.code} {self.problem}".strip()
+
+
+NOT_OPENVIKINGS = HttpAnswer("lost", problem="the answer is not OpenViking's")
+"""Somebody else has answered, or the body was cut: what was done is not known."""
 
 
 class HttpConnection:
@@ -114,11 +130,7 @@ def _read(status: int, content: bytes) -> HttpAnswer:
         body = None
     if not isinstance(body, dict):
         if 200 <= status < 300:
-            # Somebody else has answered, or the body was cut: what was done is not known.
-            return HttpAnswer(
-                "lost",
-                problem="the answer is not OpenViking's",
-            )
+            return NOT_OPENVIKINGS
         return HttpAnswer("answered", status)
     error = body.get("error")
     if not isinstance(error, dict):

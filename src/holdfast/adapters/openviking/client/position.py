@@ -304,7 +304,8 @@ def source_ids(messages: Iterable[Any]) -> set[str]:
         # A checkpoint names what it sums up: that is no proof that a message is there.
         if not isinstance(message, dict) or message.get("message_kind") == "checkpoint":
             continue
-        for id in message.get("source_message_ids") or ():
+        ids = message.get("source_message_ids")
+        for id in ids if isinstance(ids, list) else ():
             if isinstance(id, str):
                 found.add(id)
     return found

@@ -103,10 +103,7 @@ def _send_messages(visit: Visit, upto: int | None) -> bool:
 
 def _send_batch(visit: Visit, batch: OutgoingBatch) -> None:
     visit.about_to_send()
-    answer = visit.send(
-        "/messages/batch",
-        {"messages": batch.bodies},
-    )
+    answer = visit.send_messages(batch.bodies)
     if answer.ok:
         visit.count(answer.fields, len(batch.bodies))
         # After a refusal: soon as many as before.

@@ -4,7 +4,7 @@ A visit is a turn of the delivery log, so there is one at a time. Whatever it is
 newest position says what is known and what is in doubt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ from holdfast import Message, Turn
 from holdfast.adapters.openviking.client.arrived import NotNow, counted
 from holdfast.adapters.openviking.client.deliveries import DeliveryLog
 from holdfast.adapters.openviking.client.http_connection import (
+    NOT_OPENVIKINGS,
     HttpAnswer,
     HttpConnection,
 )
@@ -64,6 +65,10 @@ class VisitMemory:
         """A message or a commit, and how often in a row it was answered with an error."""
 
 
+def _tells_count(result: dict[str, Any]) -> bool:
+    return type(result.get("message_count")) is int
+
+
 class Visit:
     """A session that is being sent."""
 
@@ -97,12 +102,18 @@ class Visit:
         self.position = replace(self.position, doubt_at=self._world.now())
         self.store()
 
-    def send(self, path: str, body: object) -> HttpAnswer:
-        """Sends the request that was announced, and remembers what is known of it."""
+    def send(
+        self, path: str, body: object, is_told: Callable[[dict[str, Any]], bool]
+    ) -> HttpAnswer:
+        """Sends the request that was announced, and remembers what is known of it. `is_told`: whether
+        a result says what was done; one that does not is as good as no answer.
+        """
         answer = self.http.session("POST", self.viking_id, path, body)
+        if answer.ok and not is_told(answer.fields):
+            answer = NOT_OPENVIKINGS
         # Whatever was answered: a server that was silent for long may be another one.
         self.memory.spoke_at = self._world.tick()
-        self._doubt().is_over = not NotNow(answer).is_late
+        self._doubt().is_over = not answer.may_arrive
         if answer.fate == "unreached":
             # Nothing was sent, so there is nothing to look for.
             self.position = replace(self.position, doubt_at=None, committing="")
@@ -208,8 +219,12 @@ class Visit:
             sent = added
         expected = (self.position.live or 0) + sent
         self.position = replace(self.position, live=expected)
-        if result.get("message_count") != expected:
+        if result["message_count"] != expected:
             self.unchecked()
+
+    def send_messages(self, bodies: list[Body]) -> HttpAnswer:
+        """Sends these messages, as it was announced."""
+        return self.send("/messages/batch", {"messages": bodies}, _tells_count)
 
     def narrow(self, bodies: list[Body], answer: HttpAnswer) -> None:
         """A batch was refused: fewer at once, down to the one that is at fault. That one is left out

@@ -1,0 +1,164 @@
+"""OpenViking's client, and answers that leave it open what was done: looked for, and waited for."""
+
+import pytest
+
+import holdfast
+from holdfast.adapters.openviking import Client
+from viking_server import VikingServer
+
+KEY = "orchard"
+TASK = {"archived": True, "task_id": "t"}
+STRANGE = [
+    None,
+    {},
+    [],
+    "done",
+    {"session_id": KEY, "message_count": "x", "archived": "maybe", "task_id": []},
+    {"message_count": True, "archived": 0},
+    {"archived": True},
+    {"archived": True, "task_id": 7, "archive_uri": None},
+    {**TASK, "archive_uri": "viking://elsewhere"},
+    {**TASK, "task_id": "", "archive_uri": "viking://user/u/sessions/s/history/archive_001"},
+]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Tries again soon, and looks at tasks often."""
+    monkeypatch.setattr("holdfast.adapters.openviking.client.workers.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("holdfast.adapters.openviking.client.commits.POLL_S", 0.05)
+
+
+@pytest.fixture
+def viking():
+    with VikingServer() as server:
+        yield server
+
+
+@pytest.fixture
+def store(tmp_path):
+    with holdfast.open(tmp_path / "a.db", durability="process") as opened:
+        yield opened
+
+
+def client_of(viking, store, **options):
+    return Client(viking.url, store=store, **{"background": False, "timeout_s": 10, **options})
+
+
+def add(client, *texts):
+    for text in texts:
+        client.add_message(KEY, "user", text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["orphan", "proxy"])
+@pytest.mark.parametrize("what", ["message", "commit"])
+def test_what_goes_on_behind_a_proxy_is_waited_for(viking, store, fault, what):
+    viking.slow_s = 0.6
+    with client_of(viking, store, grace_s=3) as client:
+        add(client, "m0")
+        assert client.flush()
+        viking.next(fault)
+        if what == "commit":
+            client.commit(KEY)
+        add(client, "m1")
+        assert client.flush()
+        viking.wait_until_idle()
+        assert client.report(KEY).lost == []
+    assert viking.everything(KEY) == ["m0", "m1"]
+    assert viking.archives(KEY) == ([["m0"]] if what == "commit" else [])
+
+
+@pytest.mark.parametrize("fault", ["", "error", "busy", "hiccup"])
+def test_what_openviking_says_itself_is_not_waited_for(viking, store, fault):
+    """With a grace of a day: whatever were in doubt would not be sent."""
+    with client_of(viking, store, grace_s=86_400) as client:
+        if fault:
+            viking.next(fault)
+        else:
+            viking.kill()
+        add(client, "m0")
+        assert not client.flush(0)
+        if not fault:
+            viking.start()
+        assert client.flush()
+        viking.next(fault or "busy")
+        commit = client.commit(KEY)
+        assert commit.wait(20).state == "completed"
+    assert viking.archives(KEY) == [["m0"]]
+
+
+def test_a_refusal_of_a_proxy_is_not_waited_for(viking, store, monkeypatch):
+    """One that takes no large requests: the messages go in smaller ones."""
+    answer = viking.answer
+
+    def small(method, path, body):
+        is_large = method == "POST" and len(body["messages"]) > 2
+        return (413, None) if is_large else answer(method, path, body)
+
+    monkeypatch.setattr(viking, "answer", small)
+    with client_of(viking, store, grace_s=86_400) as client:
+        add(client, *"abcdefgh")
+        assert client.flush()
+    assert viking.live(KEY) == [*"abcdefgh"]
+
+
+@pytest.mark.parametrize("fault", ["strange", "liar"])
+@pytest.mark.parametrize("result", STRANGE, ids=str)
+def test_an_answer_to_a_commit_that_is_not_openvikings_is_not_believed(
+    viking, store, fault, result
+):
+    viking.strange = result
+    with client_of(viking, store, grace_s=0.2) as client:
+        add(client, "m0")
+        assert client.flush()
+        viking.next(fault)
+        commit = client.commit(KEY)
+        add(client, "m1")
+        assert commit.wait(20).state == "completed"
+        assert client.flush()
+        assert client.report(KEY).lost == []
+    assert viking.archives(KEY) == [["m0"]] and viking.live(KEY) == ["m1"]
+    asked = [path for _, path in viking.requests]
+    assert not [path for path in asked if "None" in path or "tasks/t" in path or "[" in path]
+
+
+@pytest.mark.parametrize("fault", ["strange", "liar"])
+@pytest.mark.parametrize("result", STRANGE, ids=str)
+def test_an_answer_to_messages_that_is_not_openvikings_is_not_believed(
+    viking, store, fault, result
+):
+    viking.strange = result
+    with client_of(viking, store, grace_s=0.2) as client:
+        viking.next(fault)
+        add(client, "m0")
+        assert client.flush()
+        add(client, "m1")
+        assert client.flush()
+        assert client.report(KEY).lost == []
+    assert viking.live(KEY) == ["m0", "m1"]
+
+
+@pytest.mark.parametrize("result", [None, [], {"messages": 3}, {"status": 7}, "x"], ids=str)
+def test_what_is_read_and_is_not_openvikings_says_nothing(viking, store, monkeypatch, result):
+    """Of sessions, contexts, archives and tasks, each asked for when there is something to send."""
+    answer = viking.answer
+    is_strange = []
+
+    def strange(method, path, body):
+        return (200, result) if is_strange and method == "GET" else answer(method, path, body)
+
+    monkeypatch.setattr(viking, "answer", strange)
+    with client_of(viking, store, grace_s=0.1) as client:
+        add(client, "m0")
+        commit = client.commit(KEY)
+        is_strange.append(1)
+        client.flush(0.1)
+        add(client, "m1")
+        client.flush(0.1)
+        assert commit.report().state in ("owed", "accepted")
+        is_strange.clear()
+        assert client.flush()
+        assert commit.wait(20).state == "completed"
+        assert client.report(KEY).lost == []
+    assert viking.archives(KEY) == [["m0"]] and viking.live(KEY) == ["m1"]
