@@ -12,7 +12,14 @@ import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.adapters.openviking.server.extractor import Extractor, said_by
+from holdfast.adapters.openviking.server.extractor import (
+    LIMIT_S,
+    ExtractionFailed,
+    Extractor,
+    ExtractorTooSlow,
+    LimitedExtractor,
+    said_by,
+)
 from holdfast.adapters.openviking.server.replies import archive_to_extract
 from holdfast.adapters.openviking.server.sessions.directory import Directory, Requester
 from holdfast.errors import HoldfastError
@@ -44,9 +51,16 @@ class Extraction:
     """The threads that extract. With `notify` they are told where something may wait."""
 
     def __init__(
-        self, directory: Directory, extractor: Extractor, world: World
+        self,
+        directory: Directory,
+        extractor: Extractor,
+        world: World,
+        *,
+        limit_s: float = LIMIT_S,
     ) -> None:
-        self._directory, self._extractor, self._world = directory, extractor, world
+        self._directory, self._world = directory, world
+        self._extractor = LimitedExtractor(extractor, limit_s)
+        self._limit_s = limit_s
         self._changed = threading.Condition()
         # A heap; what is in it and not in `_next_look` was overtaken by an earlier look.
         self._due: list[tuple[float, SessionPlace]] = []
@@ -179,8 +193,7 @@ class Extraction:
             )
             try:
                 said = said_by(self._extractor(asked))
-            except Exception as error:
-                # Any: it may be a caller's own function.
+            except ExtractionFailed as error:
                 return self._failed(place, archive.number, error)
             # Nothing to do if it was finished meanwhile: another server has called, too.
             handle.finish(archive, said)
@@ -192,17 +205,17 @@ class Extraction:
         self,
         place: SessionPlace,
         number: int,
-        error: Exception,
+        error: ExtractionFailed,
     ) -> float:
         with self._changed:
             before = self._failures.get(place)
             tries = 1
             if before is not None and before.number == number:
                 tries = before.tries + 1
-            self._failures[place] = Failure(number, tries, type(error).__name__)
-        _log.warning(
-            "extraction failed %d times: %s",
-            tries,
-            type(error).__name__,
-        )
-        return min(RETRY_FIRST_S * 2.0 ** (tries - 1), RETRY_MOST_S)
+            self._failures[place] = Failure(number, tries, str(error))
+        _log.warning("extraction failed %d times: %s", tries, error)
+        wait_s = RETRY_FIRST_S * 2.0 ** (tries - 1)
+        # It has held a worker for so long: others have at least as much.
+        if isinstance(error, ExtractorTooSlow):
+            wait_s = max(wait_s, self._limit_s)
+        return min(wait_s, RETRY_MOST_S)

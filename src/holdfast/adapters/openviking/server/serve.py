@@ -11,12 +11,12 @@ import uvicorn
 
 from holdfast.adapters.openviking.server.app import Tokens, app
 from holdfast.adapters.openviking.server.extraction import Extraction
-from holdfast.adapters.openviking.server.extractor import Extractor
+from holdfast.adapters.openviking.server.extractor import LIMIT_S, Extractor
 from holdfast.adapters.openviking.server.service import Service
 from holdfast.adapters.openviking.server.sessions.directory import Directory, Requester
 from holdfast.errors import BadArgument
 from holdfast.runtime.clock import World
-from holdfast.runtime.open_store import OpenStore, open_at
+from holdfast.runtime.open_store import open_at
 from holdfast.server.serving.listening import (
     address_of,
     insist_on_loopback,
@@ -40,10 +40,12 @@ def serve(
     port: int = PORT,
     tokens: Tokens | None = None,
     extractor: Extractor | None = None,
+    extract_s: float = LIMIT_S,
     tell: Callable[[str, str | None], None],
 ) -> None:
     """Serves the store at `where` until the process is told to end. `tell` is called with the
-    address once it is served, and with the token if it was made here.
+    address once it is served, and with the token if it was made here. An extractor has `extract_s`
+    seconds for an archive.
 
     Without `tokens`, a fresh one is made; an address that other machines can reach needs some.
     """
@@ -57,10 +59,16 @@ def serve(
             tokens = {made: Requester()}
         with listening(host, port) as listener:
             address = address_of(listener, host)
+            directory, extraction = Directory(store), None
+            if extractor is not None:
+                extraction = Extraction(
+                    directory, extractor, store.world, limit_s=extract_s
+                )
+            service = Service(directory, extraction, store.world)
             _run(
-                store,
+                service,
+                extraction,
                 tokens,
-                extractor,
                 listener,
                 lambda: tell(address, made),
             )
@@ -69,18 +77,14 @@ def serve(
 
 
 def _run(
-    store: OpenStore,
+    service: Service,
+    extraction: Extraction | None,
     tokens: Tokens,
-    extractor: Extractor | None,
     listener: socket.socket,
     ready: Callable[[], None],
 ) -> None:
-    directory = Directory(store)
-    extraction = None
-    if extractor is not None:
-        extraction = Extraction(directory, extractor, store.world)
+    if extraction is not None:
         extraction.start(tokens.values())
-    service = Service(directory, extraction, store.world)
     # Nothing below a warning, and no line for a request: addresses name sessions.
     config = uvicorn.Config(
         app(service, tokens),
