@@ -511,18 +511,35 @@ def test_a_session_of_another_store_or_tenant_is_refused(client, store, tmp_path
         client.add_message(store.for_tenant("acme").session(KEY), "user", "x")
 
 
-def test_a_callback_that_raises_stops_nothing(viking, store):
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_a_callback_that_raises_stops_nothing(viking, store, error):
     told = []
 
     def on_problem(id, problem):
         told.append(id)
-        raise RuntimeError(problem)
+        raise error(problem)
 
     viking.next("busy")
-    with Client(viking.url, store=store, on_problem=on_problem) as client:
+    with Client(viking.url, store=store, on_problem=on_problem, threads=1) as client:
         add(client, "m0")
         assert client.flush()
-    assert told == [KEY] and viking.live(KEY) == ["m0"]
+        add(client, "m0", key="garden")
+        assert client.flush()
+    assert told == [KEY] and viking.live(KEY) == viking.live("garden") == ["m0"]
+
+
+def test_a_flush_that_was_interrupted_can_be_called_again(viking, store):
+    def on_problem(id, problem):
+        raise KeyboardInterrupt
+
+    viking.next("busy")
+    with Client(viking.url, store=store, background=False, on_problem=on_problem) as client:
+        add(client, "m0")
+        add(client, "m0", key="garden")
+        with pytest.raises(KeyboardInterrupt):
+            client.flush()
+        assert client.flush()
+    assert viking.live(KEY) == viking.live("garden") == ["m0"]
 
 
 @pytest.mark.parametrize("option", [{"api_key": "key\n"}, {"user": "a\r\nX-API-Key: b"}])
@@ -568,6 +585,42 @@ def test_what_is_no_list_of_objects_is_refused(client, store):
         with pytest.raises(BadArgument):
             client.commit(KEY, metadata=value)
     assert list(store.session(KEY).transcript()) == [] and client.unsent() == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda client: client.flush("x"),
+        lambda client: client.flush(1e300),
+        lambda client: client.flush(-1),
+        lambda client: client.close("x"),
+        lambda client: client.context(KEY, token_budget="x"),
+        lambda client: client.context(KEY, token_budget=-1),
+        lambda client: client.resume(everywhere="x"),
+        lambda client: client.commit(KEY, event_id=[]),
+        lambda client: client.add_message(KEY, "user", "x", event_id={}),
+        lambda client: client.add_message(KEY, "user", "x", created_at=5),
+        lambda client: client.add_message(KEY, "user", "x", turn_id=4),
+        lambda client: client.add_message(KEY, "user", "x", peer_id=1),
+        lambda client: client.add_message(KEY, "user", "x", peer_id="a b"),
+        lambda client: client.add_message(KEY, "user", "x", message_kind="zzz"),
+        lambda client: client.add_messages(KEY, [{"role": "user", "content": "x", "peer_id": 1}]),
+        lambda client: client.add_messages(KEY, [{"role": "user", "content": "x", "event_id": 1}]),
+    ],
+)
+def test_arguments_that_can_not_be_meant_are_refused_before_anything_is_stored(
+    client, store, wrong
+):
+    with pytest.raises(BadArgument):
+        wrong(client)
+    assert list(store.sessions()) == [] and client.unsent() == []
+
+
+def test_a_wait_for_no_time_at_all_is_refused(client):
+    commit = client.commit(KEY)
+    for timeout_s in ("x", 1e300, -1, True):
+        with pytest.raises(BadArgument):
+            commit.wait(timeout_s)
 
 
 def test_options_and_fields_that_nobody_knows_are_refused(client, store):

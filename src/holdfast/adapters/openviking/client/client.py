@@ -11,18 +11,21 @@ from holdfast.adapters.openviking.client.deliveries import (
     DeliveryLog,
     delivery_tenant,
 )
-from holdfast.adapters.openviking.client.http_connection import HttpConnection
+from holdfast.adapters.openviking.client.http_connection import (
+    NOT_OPENVIKINGS,
+    HttpConnection,
+)
 from holdfast.adapters.openviking.client.options import (
     AnySession,
     ClientOptions,
     ClientSettings,
     MessageFields,
     Role,
+    check,
     insist_on_json,
-    insist_on_role,
-    objects,
     opened,
     payload_of,
+    payloads_of,
 )
 from holdfast.adapters.openviking.client.position import CommitRequested
 from holdfast.adapters.openviking.client.reports import (
@@ -112,9 +115,7 @@ class Client:
         self, session: AnySession, messages: Sequence[Mapping[str, Any]]
     ) -> list[str]:
         """Stores several messages in OpenViking's shape, all or none, and returns their ids."""
-        given = objects("messages", messages)
-        for message in given:
-            insist_on_role(message.get("role"))
+        given = payloads_of(messages)
         log = self._log(session)
         ids = log.add_all(given)
         self._wake(log)
@@ -126,10 +127,12 @@ class Client:
         """Asks for a commit of all messages that are in the session now; durable when this returns.
         `options` are OpenViking's: `keep_recent_count=…`, `enable_working_memory=…`.
         """
+        check(event_id=event_id)
+        insist_on_json(options)
         log = self._log(session)
         before = log.head()
         # All that is in the session by now is at or before its head.
-        request = CommitRequested(log.session.head(), insist_on_json(options))
+        request = CommitRequested(log.session.head(), options)
         id = log.request(request, event_id)
         self._wake(log)
         # An event that came before was asked for earlier in the log.
@@ -190,6 +193,7 @@ class Client:
         """Waits until OpenViking has all messages, and has accepted all commits; False when time is
         up. Messages that wait for the results of a running turn's tools are not waited for.
         """
+        check(timeout_s=timeout_s)
         if not self._background:
             return self._flush_here(timeout_s)
         tick = self._store._work.world.tick
@@ -206,6 +210,7 @@ class Client:
         `background` does so when it is made. It costs what is left. With `everywhere`, every session
         that was ever sent is looked at: for messages that no `send` was called for.
         """
+        check(everywhere=everywhere)
         found = 0
         for log in self._left(everywhere=everywhere):
             if log.is_due():
@@ -240,16 +245,18 @@ class Client:
         self, session: AnySession, *, token_budget: int | None = None
     ) -> dict[str, Any]:
         """What OpenViking would show a model now, as it answers it."""
+        check(token_budget=token_budget)
         log = self._log(session)
         http = self._connect()
         # Left out, it is OpenViking's own.
         query = "" if token_budget is None else f"?token_budget={token_budget}"
         answer = http.session("GET", log.viking_id, f"/context{query}")
         http.close()
-        if not answer.ok:
+        if not answer.ok or not isinstance(answer.result, dict):
+            problem = str(NOT_OPENVIKINGS if answer.ok else answer)
             raise StoreUnavailable(
                 where=f"OpenViking session {log.viking_id}",
-                problem=str(answer),
+                problem=problem,
                 remedy="Messages go on being stored here",
             )
         return answer.fields
@@ -266,6 +273,7 @@ class Client:
         """Sends what can be sent in this time, and ends the threads. What is unsent stays stored,
         and goes on with the next client.
         """
+        check(timeout_s=timeout_s)
         # Nobody sends in a client without threads, so there is nothing to wait for.
         if self._background and not self._is_closing:
             self._workers.wait_until_sent(timeout_s)
@@ -351,6 +359,7 @@ class CommitHandle:
 
     def wait(self, timeout_s: float | None = None) -> CommitReport:
         """Waits until it is over or time is up, and gives what has become of it."""
+        check(timeout_s=timeout_s)
         client = self._client
         tick = client._store._work.world.tick
         until = None if timeout_s is None else tick() + timeout_s

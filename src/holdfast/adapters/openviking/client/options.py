@@ -3,6 +3,7 @@ same.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
@@ -10,9 +11,20 @@ import msgspec
 
 import holdfast
 from holdfast import AsyncSession, AsyncStore, Session, Store
-from holdfast.domain.arguments import flag, number, whole
+from holdfast.domain.arguments import (
+    Rule,
+    choice,
+    flag,
+    kept,
+    number,
+    optional,
+    refuse,
+    text,
+    whole,
+)
 from holdfast.domain.message import freeze
 from holdfast.errors import BadArgument, InvalidMessage
+from holdfast.runtime.border import RULES
 
 AnyStore = Store | AsyncStore | str | os.PathLike[str]
 AnySession = Session | AsyncSession | str
@@ -25,6 +37,38 @@ _RULES = {
     "grace_s": number("seconds", most=86_400),
     "threads": whole(1, 64),
 }
+
+
+_PEER = re.compile(r"[A-Za-z0-9_.@-]*")
+
+
+def _peer(parameter: str, value: object) -> str:
+    peer = text(parameter, value)
+    if _PEER.fullmatch(peer):
+        return peer
+    raise refuse(parameter, "letters, digits and any of _ . @ -", value)
+
+
+KINDS = ("user_query", "assistant_step", "tool_transport", "checkpoint")
+# What OpenViking would refuse, and only after it was stored.
+_MESSAGE_RULES: dict[str, Rule] = {
+    "created_at": text,
+    "peer_id": _peer,
+    "turn_id": text,
+    "message_kind": choice(*KINDS),
+}
+_CALL_RULES: dict[str, Rule] = {
+    "timeout_s": optional(number("seconds", most=31_536_000)),
+    "token_budget": optional(whole()),
+    "everywhere": flag,
+    "event_id": optional(RULES["event_id"]),
+}
+
+
+def check(**given: Any) -> None:
+    """Refuses arguments of a call that can't be what they are meant to be, by their names."""
+    for name, value in given.items():
+        kept(_CALL_RULES[name], name, value)
 
 
 class ClientOptions(TypedDict, total=False):
@@ -108,12 +152,33 @@ def payload_of(
             raise TypeError(f"add_message() has no parameter {name!r}")
     payload: dict[str, Any] = {"role": insist_on_role(role)}
     given = {**fields, "content": content}
+    check(event_id=given.get("event_id"))
+    _check_message(given)
     for name in _FIELDS:
         if given.get(name) is not None:
             payload[name] = given[name]
     if given.get("parts") is not None:
         payload["parts"] = objects("parts", given["parts"])
     return payload
+
+
+def payloads_of(messages: object) -> list[dict[str, Any]]:
+    """Several messages in OpenViking's shape."""
+    given = objects("messages", messages)
+    for message in given:
+        insist_on_role(message.get("role"))
+        # It would be left out without a word, and the message stored as often as it comes.
+        if message.get("event_id") is not None:
+            takes = "messages without `event_id`, which `add_message` has"
+            raise BadArgument(parameter="messages", takes=takes, given="one with it")
+        _check_message(message)
+    return given
+
+
+def _check_message(given: Mapping[str, Any]) -> None:
+    for name, rule in _MESSAGE_RULES.items():
+        if given.get(name) is not None:
+            kept(rule, name, given[name])
 
 
 def objects(parameter: str, given: object) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ its own, so a slow session holds up no more than one worker.
 import logging
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from holdfast import Turn
 from holdfast.adapters.openviking.client.arrived import NotNow
@@ -54,6 +55,16 @@ class DueSession:
         pause_s = self.pause_s
         self.pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
         return pause_s
+
+
+class VisitEnd(NamedTuple):
+    """How a visit went: what stands in the way, and in how many seconds the next one is due; None
+    when none is.
+    """
+
+    problem: str
+    pause_s: float | None
+    is_sent: bool = False
 
 
 def _few_marks(log: DeliveryLog, turn: Turn) -> list[str]:
@@ -136,11 +147,14 @@ class Workers:
         """Visits all that is due in the caller's own thread, once; gives the seconds until the next
         is due, None when none is left.
         """
-        http = self._connect()
+        http, taken = self._connect(), list[DueSession]()
         try:
-            for due in self._take_all():
-                self._visit(due, http)
+            taken = self._take_all()
+            while taken:
+                self._visit(taken.pop(0), http)
         finally:
+            # Left where it was interrupted, by Ctrl-C, say: others may visit the rest.
+            self._give_back(taken)
             http.close()
         with self._changed:
             return self._next_s()
@@ -153,6 +167,12 @@ class Workers:
                 due.due_at = None
         return taken
 
+    def _give_back(self, taken: list[DueSession]) -> None:
+        with self._changed:
+            for due in taken:
+                due.due_at = 0.0
+            self._changed.notify_all()
+
     def _all_sent(self) -> bool:
         return all(due.is_sent for due in self._due.values())
 
@@ -164,7 +184,11 @@ class Workers:
             if due is None:
                 http.close()
                 return
-            self._visit(due, http)
+            try:
+                self._visit(due, http)
+            except BaseException:
+                # Of the caller's own code, SystemExit, say: in a thread of ours it must end nothing.
+                _logger.exception("on_problem has raised")
 
     def _take(self) -> DueSession | None:
         """Waits for a session to visit; None when the workers are closed."""
@@ -185,8 +209,16 @@ class Workers:
         return max(0.0, min(times) - self._world.tick())
 
     def _visit(self, due: DueSession, http: HttpConnection) -> None:
-        problem, pause_s = "", None
-        is_sent = False
+        # What stands if it is interrupted: then it is visited again.
+        ended = VisitEnd("", FIRST_PAUSE_S)
+        try:
+            ended = self._sent(due, http)
+            self._tell(due, ended.problem)
+        finally:
+            self._settle(due, ended)
+
+    def _sent(self, due: DueSession, http: HttpConnection) -> VisitEnd:
+        """Sends a session, and says how that went."""
         # Not under the lock: a visit may wait for the network for minutes.
         try:
             with due.log.turn() as turn:
@@ -201,22 +233,26 @@ class Workers:
                 pause_s = send_session(visit)
                 if visit.is_done():
                     due.log.unmark(turn, marks)
-            is_sent, due.pause_s = True, FIRST_PAUSE_S
+            due.pause_s = FIRST_PAUSE_S
+            return VisitEnd("", pause_s, is_sent=True)
         except (SessionBusy, TurnInterrupted):
             # Another process sends this session, ours included; looked at again, for it may die.
-            pause_s = BUSY_PAUSE_S
+            return VisitEnd("", BUSY_PAUSE_S)
         except (NotNow, HoldfastError) as trouble:
-            problem, pause_s = str(trouble), due.longer_pause()
+            return VisitEnd(str(trouble), due.longer_pause())
         except Exception as error:
             # An answer like none before it must not end the thread: other sessions go on.
             _logger.exception(
                 "OpenViking session %s",
                 due.log.viking_id,
             )
-            problem, pause_s = repr(error), due.longer_pause()
-        self._tell(due, problem)
+            return VisitEnd(repr(error), due.longer_pause())
+
+    def _settle(self, due: DueSession, ended: VisitEnd) -> None:
+        pause_s = ended.pause_s
         with self._changed:
-            due.problem, due.is_sent = problem, is_sent and not due.is_woken
+            due.problem = ended.problem
+            due.is_sent = ended.is_sent and not due.is_woken
             if due.is_woken:
                 pause_s, due.is_woken = 0.0, False
             # Not forgotten: its delivery log has all that is known, and the next message brings it
