@@ -214,6 +214,8 @@ def test_a_session_that_is_gone_is_filled_again_with_its_commits(viking, client)
     add(client, "m4")
     assert client.flush()
     assert viking.archives(KEY) == [numbers(0, 3)] and viking.live(KEY) == ["m3", "m4"]
+    [lost] = client.report(KEY).lost
+    assert (lost.messages, lost.why) == (4, "gone")
 
 
 @pytest.mark.parametrize("blinks", [1, 4, 5, 8])

@@ -68,7 +68,7 @@ def test_a_session_that_lost_its_archives_is_sent_whole(there):
     position = Position(sent=OURS[-1], since=OURS[-1], live=0, archives=2, requests=40)
     after, lost = compared(position, [], there)
     assert (after.sent, after.since, after.requests) == (LogPlace(), LogPlace(), 0)
-    assert after.known == tuple(sorted(there.live)) and lost.why == "wiped"
+    assert after.known == tuple(sorted(there.live)) and lost.why == "gone"
 
 
 def test_a_session_that_is_new_has_lost_nothing():

@@ -153,7 +153,6 @@ def test_a_session_commits_by_itself_when_it_is_set_so(server):
         b'{"role": 5, "content": "x"}',
         b'{"role": "nobody", "content": "x"}',
         b'{"role": "user", "content": 5}',
-        b'{"role": "user", "content": "\\ud800"}',
         b'{"role": "user", "parts": ["text"]}',
         b'{"role": "user", "parts": [{"type": "text", "text": 5}]}',
         b'{"role": "user", "parts": [{"type": "context", "uri": "viking://nowhere"}]}',
@@ -172,6 +171,29 @@ def test_what_is_no_message_is_refused_and_not_stored(server, body):
     batch = b'{"messages": [{"role": "user", "content": "Good."}, ' + body + b"]}"
     assert server.ask("POST", f"{SESSIONS}/refused/messages/batch", raw=batch).status == 400
     assert server.get("/refused")["total_message_count"] == before
+
+
+def test_half_of_a_character_is_kept(server):
+    server.ask("POST", f"{SESSIONS}/halves/messages", raw=b'{"role":"user","content":"a\\ud800"}')
+    named = _named("b\udc00", "c\ud800")
+    for _ in range(2):
+        server.post("/halves/messages/batch", {"messages": [named]})
+    assert server.live("halves") == ["a\ud800", "b\udc00"]
+    server.post("/halves/commit")
+    assert server.archived("halves") == ["a\ud800", "b\udc00"]
+
+
+@pytest.mark.parametrize(
+    "raw, why",
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"role": "user", "content": ' + b"9" * 5000 + b"}", "too many digits"),
+        (b'{"role": "user", "content": "\xff"}', "not JSON in UTF-8"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_told(server, raw, why):
+    answer = server.ask("POST", f"{SESSIONS}/told/messages", raw=raw)
+    assert answer.status == 400 and why in answer.body["error"]["message"]
 
 
 def test_a_body_that_is_too_large_is_refused(server):

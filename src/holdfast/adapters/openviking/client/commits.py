@@ -239,7 +239,7 @@ def resolve_commit(visit: Visit) -> None:
         return
     after, lost = compared(visit.position, ours, seen)
     if lost is not None:
-        visit.make_sure_of(lost)
+        lost = visit.make_sure_of(lost, after.known)
     visit.position = replace(after, committing="", doubt_at=None)
     if lost is not None:
         visit.store(lost)

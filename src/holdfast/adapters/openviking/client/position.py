@@ -94,13 +94,14 @@ class MessageRefused(DeliveryRecord, frozen=True, tag="refused"):
 
 
 class MessagesLost(DeliveryRecord, frozen=True, tag="lost"):
-    """So many messages that OpenViking had acknowledged are not there any more. "wiped": they are
-    sent again. "hidden": an archive of somebody else's commit has them, and it can't be read;
-    they are left there.
+    """So many messages that OpenViking had acknowledged are not there any more. "wiped": they were
+    live, and are sent again. "gone": archives are not there either; all of the session is sent again
+    and committed again. "hidden": an archive of somebody else's commit has them, and it can't be
+    read; they are left there.
     """
 
     messages: int
-    why: Literal["wiped", "hidden"]
+    why: Literal["wiped", "gone", "hidden"]
     misplaced: int = 0
     """How many were found there that come after some of the lost ones: these can't be put before."""
 
@@ -201,7 +202,8 @@ def _from_the_start(
     fresh = replace(start, refused=position.refused)
     if not position.sent.seq:
         return fresh, None
-    return fresh, MessagesLost(max(1, len(ours)), "wiped")
+    # Those in archives, too: `ours` are the live ones.
+    return fresh, MessagesLost(len(ours), "gone")
 
 
 def _went_on(position: Position, ours: Sequence[LogPlace], seen: SeenThere) -> Position:

@@ -151,7 +151,7 @@ def _look(visit: Visit) -> None:
     if position.doubt_at is not None and not has_arrived and not visit.is_doubt_over():
         raise NotNow("a request whose outcome is unknown may still arrive")
     if lost is not None:
-        visit.make_sure_of(lost)
+        lost = visit.make_sure_of(lost, after.known)
     visit.position = replace(after, doubt_at=None)
     if lost is not None:
         visit.store(lost)

@@ -4,7 +4,7 @@ A visit is a turn of the delivery log, so there is one at a time. Whatever it is
 newest position says what is known and what is in doubt.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any
 
@@ -131,12 +131,17 @@ class Visit:
         self.memory.failures = (id, self.failures(id) + 1)
         return self.failures(id)
 
-    def make_sure_of(self, lost: MessagesLost) -> None:
+    def make_sure_of(self, lost: MessagesLost, there: Collection[str]) -> MessagesLost:
         """Raises `NotNow` until a loss was seen several times in a row: a file that OpenViking is
-        just writing looks empty, and what is there must not be sent again.
+        just writing looks empty, and what is there must not be sent again. Gives the loss as it is
+        to be told; `there` are the ids of what was found.
         """
+        if lost.why == "gone":
+            sent = self.covered(((LogPlace(), self.position.sent),))
+            lost = replace(lost, messages=len(sent.keys() - set(there)))
         if self.count_failure(f"{lost.messages} lost") < REFUSALS:
             raise NotNow(f"{lost.messages} messages are missing there")
+        return lost
 
     def is_doubt_over(self) -> bool:
         """Whether the request in doubt can't arrive any more. One whose end nobody saw may still be
