@@ -446,13 +446,36 @@ def test_a_reset_begins_another_session_there(viking, client, store):
     add(client, "m1")
     assert client.flush()
     assert viking.archives(KEY) == [["m0"]]
-    assert viking.live(f"{KEY}-{new.id[:8]}") == ["m1"]
+    assert viking.live(f"{KEY}-{new.id}") == ["m1"]
 
 
 def test_a_key_that_can_be_no_id_there_goes_by_the_id_of_its_session(viking, client, store):
     add(client, "m0", key="a/b")
     assert client.flush()
-    assert viking.live(store.session("a/b").id) == ["m0"]
+    assert viking.live(f"holdfast-{store.session('a/b').id}") == ["m0"]
+
+
+def test_no_two_sessions_are_one_there(viking, client, store):
+    """Whatever their keys are: also the names that others of them have there."""
+    add(client, "m0", key="a/b")
+    add(client, "m1")
+    store.reset(KEY)
+    add(client, "m2")
+    made = [client.report(key).viking_id for key in ("a/b", KEY)]
+    plain = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    for number, key in enumerate([*made, store.session("a/b").id, plain]):
+        add(client, f"m{3 + number}", key=key)
+    assert client.flush()
+    keys = ["a/b", KEY, *made, store.session("a/b").id, plain]
+    names = [client.report(key).viking_id for key in keys]
+    assert [viking.live(name) for name in names] == [
+        ["m0"],
+        ["m2"],
+        *[[f"m{n}"] for n in range(3, 7)],
+    ]
+    assert viking.live(KEY) == ["m1"]
+    # A key that OpenViking itself has made keeps its name.
+    assert names[-1] == plain
 
 
 def test_delivery_logs_are_in_no_list_of_sessions(client, store):

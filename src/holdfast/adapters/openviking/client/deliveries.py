@@ -25,6 +25,7 @@ from holdfast.adapters.openviking.client.position import (
     Position,
 )
 from holdfast.domain.entry import Taken
+from holdfast.domain.ids import is_session_id
 from holdfast.engine.protocol import Refused, Waiting, Write
 from holdfast.errors import AlreadyAccepted
 from holdfast.runtime.border import RULES
@@ -46,18 +47,23 @@ def delivery_tenant(tenant: str) -> str:
     return f"{tenant}/openviking"
 
 
+_MADE = "holdfast-"
+_ID_LENGTH = 36
 _CAN_BE_AN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 
 
 def viking_id(session: Session) -> str:
     """The id that a session has in OpenViking: its key, where that can be one. A reset gives the key
-    another session, and OpenViking gets another one, too.
+    another session, and OpenViking gets another one, too. No two sessions have the same: names that
+    are made here end with the session's own id, and a key that looks like one of them gets one.
     """
     key = session.key
     if key is None or not _CAN_BE_AN_ID.fullmatch(key):
-        return session.id
+        return _MADE + session.id
+    if key[-_ID_LENGTH - 1 : -_ID_LENGTH] == "-" and is_session_id(key[-_ID_LENGTH:]):
+        return _MADE + session.id
     # The first keeps the plain name: it may be there from before Holdfast.
-    return key if session.epoch == 1 else f"{key}-{session.id[:8]}"
+    return key if session.epoch == 1 else f"{key}-{session.id}"
 
 
 class LoggedRecord(msgspec.Struct, frozen=True):
