@@ -5,6 +5,7 @@ lost, doubled, moved or invented something is found out.
 import json
 import sys
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,24 @@ def test_what_a_tool_prints_is_told_with_its_end_though_the_next_turn_runs_by_th
     ]
     first, second = told(lines, SESSION).turns
     assert (first.results, second.calls) == ({"c1": {"out-1"}}, [])
+
+
+def test_what_is_said_of_a_message_after_its_cancel_belongs_to_its_turn():
+    lines = [
+        prompt(1, "P1: Look."),
+        words("I will ", messageId="m1"),
+        ended(1, "cancelled"),
+        prompt(2, "P2: And?"),
+        words("look.", messageId="m1"),
+        words("A saw.", messageId="m2"),
+        ended(2),
+    ]
+    first, second = told(lines, SESSION).turns
+    assert (first.words, first.late, second.words) == ("I will ", ["look."], "A saw.")
+    assert list(differences([first, second], [first, second])) == []
+    for late in ([], ["look.", "I will "]):
+        stored = [replace(first, late=late), second]
+        assert len(list(differences([first, second], stored))) == 1
 
 
 def test_a_prompt_that_nobody_answered_stays_open_and_its_last_line_may_be_torn():

@@ -20,7 +20,8 @@ Json = dict[str, Any]
 class Turn:
     """A prompt and what came of it. `output` has the words that commands printed so far, by call,
     and `results` those of commands that have ended; `end` is how the prompt was answered, "refused"
-    for one that was not taken, empty while it is open.
+    for one that was not taken, empty while it is open. `late`: what was said of its messages when
+    it was over. An agent may answer a cancel, and then go on with what it was saying.
     """
 
     prompt: str
@@ -31,6 +32,8 @@ class Turn:
     end: str = ""
     is_seen: bool = False
     output: dict[str, set[str]] = field(default_factory=dict, compare=False)
+    late: list[str] = field(default_factory=list)
+    messages: set[str] = field(default_factory=set, compare=False)
 
     @property
     def number(self) -> str:
@@ -117,6 +120,12 @@ class _Reader:
             turn.end = "refused"
 
     def _news(self, update: Json) -> None:
+        message = update.get("messageId")
+        for turn in self.told.turns:
+            # The next prompt may be on its way when the rest of a cancelled answer comes.
+            if turn.end and message in turn.messages:
+                turn.late.append(_words(update))
+                return
         # A tool that was cancelled may end when the next turn runs.
         call = update.get("toolCallId")
         turns = [turn for turn in self.told.turns if call in turn.calls]
@@ -139,6 +148,8 @@ def replay(turns: list[Turn], update: Json) -> None:
 def take(turn: Turn, update: Json) -> bool:
     """Adds an update to a turn; whether it says something."""
     kind = update["sessionUpdate"]
+    if "messageId" in update:
+        turn.messages.add(update["messageId"])
     if kind == "agent_message_chunk":
         turn.words += _words(update)
     elif kind == "agent_thought_chunk":
@@ -232,6 +243,11 @@ def _parted(shown: Turn, stored: Turn) -> Iterator[str]:
     ):
         if kept != said and (is_whole or not kept.startswith(said)):
             yield f"the {name} are {_short(kept)}, not {_short(said)}"
+    if not "".join(stored.late).startswith("".join(shown.late)):
+        yield f"what came late is {stored.late}, not {shown.late}"
+    for words in stored.late:
+        if len(words) > 2 and words in shown.words:
+            yield f"something of it is stored again, {_short(words)}"
     if len(set(stored.calls)) < len(stored.calls):
         yield "a call is stored twice"
     strange = set(stored.calls) - set(shown.calls)

@@ -38,6 +38,7 @@ class _Run:
         self._dice = dice
         self._sessions: list[str] = []
         self._client: Client | None = None
+        self._texts = 0
         self._faults: list[tuple[Callable[[Client], None], int]] = [
             (self._quiet, 60),
             (self._leave, 4),
@@ -127,10 +128,10 @@ class _Run:
         stage = self._stage
         stage.hold_again()
         seen = len(client.shown)
-        # Each with an end of its own, so that it is known again.
-        step: Json = {"hold": f"{self._words()} {HELD} {seen} {self._dice.random()}"}
+        held = self._numbered(HELD.split())
+        step: Json = {"hold": f"{self._words()} {held}"}
         waiting = client.prompt(stage.session, stage.prompt(step))
-        stage.until_held(client, since=seen)
+        stage.until_held(client, since=seen, words=held)
         return waiting
 
     def _run_slowly(self, client: Client) -> "queue.Queue[Json]":
@@ -153,7 +154,14 @@ class _Run:
         return steps
 
     def _words(self) -> str:
-        return " ".join(self._dice.choices(WORDS, k=self._dice.randint(1, 12)))
+        return self._numbered(self._dice.choices(WORDS, k=self._dice.randint(1, 12)))
+
+    def _numbered(self, words: list[str]) -> str:
+        """Words that are said once in a soak. An agent may keep more of a message than was shown;
+        the rest of it, wherever it is cut, must not look like words of another message.
+        """
+        self._texts += 1
+        return " ".join(f"{word}-{self._texts}" for word in words)
 
     # What came of it.
 

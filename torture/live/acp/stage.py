@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.formats.acp.messages import WIRE
 from holdfast.parts import Call, Result, Text, Thinking
 from holdfast.testing.providers import check
 from torture.live.acp.agents import Agent, surroundings
@@ -103,11 +104,11 @@ class Stage:
         """A call that is under way until it is let go."""
         return self.echo(f"touch begun-{self._outputs + 1}; until [ -e go ]; do sleep 0.1; done; ")
 
-    def until_held(self, client: Client, since: int = 0) -> None:
+    def until_held(self, client: Client, since: int = 0, words: str = HELD) -> None:
         """Waits until the client was shown the beginning of an answer that goes no further."""
         if not self.model.halfway.wait(180):
             raise Trouble("the model was not asked")
-        client.wait(lambda: HELD[:20] in _said(client, since), "the beginning of the answer")
+        client.wait(lambda: words[:20] in _said(client, since), "the beginning of the answer")
 
     def until_running(self, client: Client, since: int = 0) -> None:
         """Waits until a slow call is under way, and the client knows of it."""
@@ -204,12 +205,19 @@ def turns_of(session: holdfast.Session) -> list[Turn]:
     found: list[tuple[int, Turn]] = []
     current: dict[str, Turn] = {}
     late: list[holdfast.Message] = []
+    spoken: dict[str, tuple[str | None, Turn]] = {}
     for message in session.transcript():
         if message.turn is None and message.role == "tool":
             late.append(message)
             continue
         is_hidden = message.labels.get("visible_to_model") is False
         if is_hidden and (message.turn is None or "acp.answer" in message.labels):
+            continue
+        wire = message.payload.get(WIRE, {}).get("messageId")
+        earlier = spoken.get(wire)
+        if earlier is not None and earlier[0] != message.turn:
+            # The agent went on with it when its turn was over.
+            earlier[1].late.append(message.text)
             continue
         id = message.turn or message.id
         is_prompt = message.role == "user" and NUMBER.search(message.text)
@@ -218,6 +226,8 @@ def turns_of(session: holdfast.Session) -> list[Turn]:
             found.append((places.get(id, len(places) + 1), current[id]))
         if message.role != "user":
             _add(current[id], message)
+            if wire is not None:
+                spoken[wire] = message.turn, current[id]
     turns = [turn for _, turn in sorted(found, key=lambda pair: pair[0])]
     for message in late:
         _add_late(turns, message)
