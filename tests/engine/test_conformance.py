@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from deaf_proxy import DeafProxy, any_answer
 from holdfast.engine.open import migrate_store, open_engine
 from holdfast.engine.protocol import Engine
-from holdfast.runtime.live.searchable_text import words_of
+from holdfast.runtime.searchable_text import words_of
 from holdfast.testing.conformance import CASES
 from holdfast.testing.reference import ReferenceEngine, Ticks
 from thorough import sample

@@ -29,7 +29,7 @@ from holdfast.engine.sqlite.search import index as search
 from holdfast.engine.sqlite.search.index import SearchIndex
 from holdfast.engine.sqlite.search.log_source import LogSource
 from holdfast.errors import Damaged, StoreUnavailable
-from holdfast.runtime.live.searchable_text import words_of
+from holdfast.runtime.searchable_text import words_of
 from holdfast.testing.conformance.builders import did, mint, named, opened
 from holdfast.testing.reference import ReferenceEngine, Ticks
 from thorough import examples, few_cases
@@ -641,7 +641,7 @@ CATCHING_UP = """
     sys.path.insert(0, tests)
     import test_search as telling
     from holdfast.engine.sqlite.search import index as search
-    from holdfast.runtime.live.searchable_text import words_of
+    from holdfast.runtime.searchable_text import words_of
 
     search.BATCH = 20
     read = 0

@@ -19,7 +19,7 @@ from holdfast.domain.search.query import SearchScope, asked
 from holdfast.engine.postgres import search
 from holdfast.engine.postgres.engine import PostgresEngine
 from holdfast.engine.protocol import Write
-from holdfast.runtime.live.searchable_text import words_of
+from holdfast.runtime.searchable_text import words_of
 from holdfast.testing.conformance.builders import did, named, opened
 from holdfast.testing.conformance.search import SCRIPTS, look, said, say
 from holdfast.testing.reference import ReferenceEngine, Ticks

@@ -11,7 +11,7 @@ import holdfast
 from event_reader import EventReader
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, identity
-from holdfast.server.token_file import AWAY_S, TokenFile
+from holdfast.server.serving.token_file import AWAY_S, TokenFile
 from holdfast.server.waiting import TokenWatch
 from servers import waiting_until
 from wire_server import WireServer, ask, new_token, served_in_thread

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from commanding import command
-from holdfast.server.token_file import AWAY_S, TokenFile
+from holdfast.server.serving.token_file import AWAY_S, TokenFile
 from wire_server import new_token
 from worlds import HandWorld
 

@@ -32,12 +32,13 @@ def module_sizes(root: Path) -> list[str]:
 
 
 def folder_sizes(root: Path) -> list[str]:
-    """A folder of the library has at most 15 modules."""
-    sizes = Counter(
-        str(Path(module.shown).parent) for module in library(root) if not module.is_package
-    )
+    """A folder of the library has at most 15 files that say anything."""
+    sizes: Counter[str] = Counter()
+    for module in library(root):
+        if not module.is_package or len(module.text.splitlines()) > 1:
+            sizes[str(Path(module.shown).parent)] += 1
     return [
-        f"{folder} has {count} modules, the limit is {FOLDER_MAX}; put those that belong together "
+        f"{folder} has {count} files, the limit is {FOLDER_MAX}; put those that belong together "
         "into a folder."
         for folder, count in sorted(sizes.items())
         if count > FOLDER_MAX

@@ -43,10 +43,10 @@ def query_names(root: Path) -> list[str]:
 
 
 def _engines(root: Path) -> list[Path]:
-    """Those that ask a database: the one over HTTP asks a server."""
+    """Those that ask a database: the one over HTTP asks a server, and `sql` is what they share."""
     top = root / "src" / "holdfast" / "engine"
     folders = sorted(path.parent for path in top.glob("*/*.py") if path.name == "__init__.py")
-    return [folder for folder in folders if folder.name != "remote"]
+    return [folder for folder in folders if folder.name not in ("remote", "sql")]
 
 
 def schema_and_migrations(root: Path) -> list[str]:

@@ -23,7 +23,7 @@ _OWN = {
     "agno": ("holdfast.formats.frameworks.agno", "Agno"),
     "anthropic": ("holdfast.formats.anthropic.messages", "Anthropic"),
     "claude.code": ("holdfast.formats.anthropic.claude_code", "ClaudeCode"),
-    "goose": ("holdfast.formats.goose", "Goose"),
+    "goose": ("holdfast.formats.goose.messages", "Goose"),
     "holdfast": ("holdfast.formats.neutral", "Neutral"),
     "langchain": ("holdfast.formats.langchain.messages", "LangChain"),
     "langgraph": ("holdfast.formats.langchain.steps", "LangGraph"),

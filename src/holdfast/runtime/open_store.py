@@ -252,6 +252,6 @@ def _tenant_at(engine: Any, asked: str) -> str:
 
 def _words_of(*entry: Any) -> Any:
     """What can be found in an entry; loaded when something is searched for."""
-    from holdfast.runtime.live.searchable_text import words_of
+    from holdfast.runtime.searchable_text import words_of
 
     return words_of(*entry)

@@ -54,7 +54,7 @@ def run(options: Any, out: Output) -> int:
     # Loaded here: what it is built on takes longer to load than most commands take in all.
     from holdfast.server.proxy.app import ProxySettings
     from holdfast.server.proxy.serve import ProxyPlace, serve
-    from holdfast.server.token_file import TokenFile
+    from holdfast.server.serving.token_file import TokenFile
 
     tokens = None if options.tokens is None else TokenFile(options.tokens)
     settings = ProxySettings(

@@ -59,7 +59,7 @@ def run(options: Any, out: Output) -> int:
     insist_on_store_itself(options.store)
     # Loaded here: what it is built on takes longer to load than most commands take in all.
     from holdfast.server.serving.serve import ServedPlace, serve
-    from holdfast.server.token_file import TokenFile
+    from holdfast.server.serving.token_file import TokenFile
 
     tokens = None if options.tokens is None else TokenFile(options.tokens)
     place = ServedPlace(

@@ -34,7 +34,7 @@ def run(options: Any, out: Output) -> int:
     request on. To take a token back, delete its line.
     """
     from holdfast.server.auth import fresh_token
-    from holdfast.server.token_file import token_line
+    from holdfast.server.serving.token_file import token_line
 
     token = fresh_token(RealWorld())
     line = token_line(

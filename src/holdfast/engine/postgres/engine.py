@@ -54,7 +54,7 @@ from holdfast.engine.protocol import (
     Weight,
     WordsOf,
 )
-from holdfast.engine.reads import EngineReads, Searcher
+from holdfast.engine.sql.reads import EngineReads, Searcher
 from holdfast.engine.store_info import Backup, Problem, StoreInfo
 from holdfast.engine.writer import Writer, WriterTicket
 from holdfast.errors import ReadOnlyStore, StoreUnavailable, WeaklyReplicated

@@ -38,7 +38,7 @@ from holdfast.engine.postgres.server.text_as_bytes import (
     text_or_none,
 )
 from holdfast.engine.protocol import WordsOf, no_words
-from holdfast.engine.search import found_in
+from holdfast.engine.sql.search import found_in
 from holdfast.engine.wake_signal import alone, is_mine
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 64, 64

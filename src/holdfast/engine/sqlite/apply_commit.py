@@ -32,8 +32,8 @@ from holdfast.engine.protocol import (
     Write,
     Written,
 )
-from holdfast.engine.reads import FAR_FUTURE
 from holdfast.engine.session_row import SessionRow, advances, shifts_outbox
+from holdfast.engine.sql.reads import FAR_FUTURE
 from holdfast.engine.sqlite.background.own_rows import Span
 from holdfast.engine.sqlite.lease_clock import NO_LEASE, Clock, Kept, given
 from holdfast.engine.sqlite.maintenance.erase import (

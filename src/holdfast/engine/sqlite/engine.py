@@ -20,7 +20,7 @@ from holdfast.engine.protocol import (
     Written,
     writes_in,
 )
-from holdfast.engine.reads import Searcher
+from holdfast.engine.sql.reads import Searcher
 from holdfast.engine.sqlite import connection as connecting
 from holdfast.engine.sqlite.apply_commit import CommitApplier
 from holdfast.engine.sqlite.driver_errors import translate, translated

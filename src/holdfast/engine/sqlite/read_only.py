@@ -24,7 +24,7 @@ import apsw
 
 from holdfast.engine.named_sql import Rows, Values
 from holdfast.engine.protocol import Commit, Commits, Now, Outcome, Tick, WordsOf
-from holdfast.engine.reads import Searcher
+from holdfast.engine.sql.reads import Searcher
 from holdfast.engine.sqlite.connection import (
     APPLICATION_ID,
     keep_plans,

@@ -29,7 +29,7 @@ from holdfast.engine.protocol import (
     WordsOf,
     no_words,
 )
-from holdfast.engine.reads import LARGEST, EngineReads
+from holdfast.engine.sql.reads import LARGEST, EngineReads
 from holdfast.engine.sqlite.apply_commit import HEAD, ORIGIN, NumberedSession
 from holdfast.engine.sqlite.background.poller import SqlitePoller
 from holdfast.engine.sqlite.lease_clock import Clock, Kept

@@ -35,7 +35,7 @@ from holdfast.engine.protocol import (
     Waiting,
     Write,
 )
-from holdfast.engine.reads import MISLED
+from holdfast.engine.sql.reads import MISLED
 from holdfast.runtime.plans.plan import Plan
 from holdfast.runtime.transfer.compare_logs import (
     Page,

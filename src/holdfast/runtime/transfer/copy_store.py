@@ -17,7 +17,7 @@ from holdfast.domain.entry import note_of
 from holdfast.engine.address import is_postgres, is_remote, shown
 from holdfast.engine.open import is_writable
 from holdfast.engine.protocol import Engine, SessionState
-from holdfast.engine.reads import MISLED
+from holdfast.engine.sql.reads import MISLED
 from holdfast.errors import Damaged, HoldfastError, InvalidMessage, StoreUnavailable
 from holdfast.runtime.border import checked
 from holdfast.runtime.live.session_log import SessionLog

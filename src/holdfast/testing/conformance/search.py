@@ -1,7 +1,7 @@
 """Laws of searching: what was said is found, as of this moment, by whoever may see it (I-17, I-19).
 
 The engine is opened with a `words_of` that reads messages, such as
-`holdfast.runtime.live.searchable_text.words_of`. Here the times of messages grow as they arrive:
+`holdfast.runtime.searchable_text.words_of`. Here the times of messages grow as they arrive:
 which of two is newer when clocks step back is the engine's own affair.
 """
 

@@ -26,10 +26,10 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.catalog.page import Page
 from holdfast.runtime.live.context import Context
 from holdfast.runtime.live.message import Message
-from holdfast.runtime.live.searchable_text import words_of
 from holdfast.runtime.live.session_log import SessionLog
 from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Await, Listen, Pause, Plan, Read
+from holdfast.runtime.searchable_text import words_of
 from holdfast.runtime.store import Store
 from holdfast.runtime.turns.outbox import OwedWork
 from holdfast.runtime.turns.running_turn import RunningTurn

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from holdfast.domain.ids import is_session_id
-from holdfast.engine.reads import MISLED
+from holdfast.engine.sql.reads import MISLED
 from holdfast.engine.sqlite.driver_errors import TROUBLE
 from holdfast.engine.sqlite.maintenance.check import text_or_name
 from holdfast.engine.sqlite.queries import UPKEEP

@@ -34,7 +34,7 @@ from holdfast.domain.entry import Entry
 from holdfast.domain.search.query import Found, SearchScope
 from holdfast.engine.closed_engine import closed
 from holdfast.engine.named_sql import Row, Rows
-from holdfast.engine.search import found_in
+from holdfast.engine.sql.search import found_in
 from holdfast.engine.sqlite.queries import SEARCH, transaction
 from holdfast.engine.sqlite.search.feed import (
     FEW,

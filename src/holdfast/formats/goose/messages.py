@@ -25,7 +25,7 @@ from holdfast.domain.repair import Piece
 from holdfast.errors import InvalidMessage
 from holdfast.formats.assembling import Assembling, Deltas, counts
 from holdfast.formats.format import BuiltInFormat
-from holdfast.formats.goose_writer import NAME, GooseWriter
+from holdfast.formats.goose.writer import NAME, GooseWriter
 from holdfast.formats.notes import is_words, note_of
 from holdfast.formats.reading import (
     Block,

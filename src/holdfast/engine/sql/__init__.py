@@ -1,0 +1,1 @@
+"""What both SQL engines do alike."""

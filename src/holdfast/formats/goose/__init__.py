@@ -1,0 +1,1 @@
+"""Messages as goose stores them."""
