@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,17 +91,29 @@ class HoldfastServer:
         command = [sys.executable, "-m", "holdfast.cli.main", "serve-openviking", str(self.store)]
         command += ["--json", "--port", str(self._port), "--token-file", str(self._keys)]
         command += ["--extract", self._extractor]
+        line = self._first_line(command)
+        # A soak kills at random, also a server that is just starting; the next one has to cope.
+        while not line and self._process.wait() == -signal.SIGKILL:
+            line = self._first_line(command)
+        if not line:
+            raise RuntimeError(f"the server ended with {self._process.returncode} as it started")
+        self.url = json.loads(line)["address"]
+        # The same one after a restart, as clients expect it.
+        self._port = int(self.url.rpartition(":")[2])
+
+    def _first_line(self, command: list[str]) -> str:
+        """What a new process says first: its address, or nothing if it ends before that."""
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": SOURCE}
         )
         assert self._process.stdout is not None
-        self.url = json.loads(self._process.stdout.readline())["address"]
-        # The same one after a restart, as clients expect it.
-        self._port = int(self.url.rpartition(":")[2])
+        return self._process.stdout.readline()
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        # Named once: by the time that it is dead, another thread may have started the next one.
+        process = self._process
+        process.kill()
+        process.wait()
 
     def is_gone(self) -> bool:
         return self._process.poll() is not None
