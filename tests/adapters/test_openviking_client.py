@@ -11,43 +11,9 @@ from holdfast.adapters.openviking.client.deliveries import DeliveryLog
 from holdfast.engine.sqlite import reads
 from holdfast.errors import BadArgument, InvalidMessage, StoreUnavailable
 from tidy import faces
-from viking_server import VikingServer
+from viking_clients import KEY, add, numbers
 
-KEY = "orchard"
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    """Tries again soon, and looks at tasks often."""
-    monkeypatch.setattr("holdfast.adapters.openviking.client.workers.FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr("holdfast.adapters.openviking.client.commits.POLL_S", 0.05)
-
-
-@pytest.fixture
-def viking():
-    with VikingServer() as server:
-        yield server
-
-
-@pytest.fixture
-def store(tmp_path):
-    with holdfast.open(tmp_path / "a.db", durability="process") as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(viking, store):
-    made = Client(viking.url, store=store, background=False, grace_s=0.3, timeout_s=10)
-    yield made
-    made.close()
-
-
-def add(client, *texts, key=KEY):
-    return [client.add_message(key, "user", text) for text in texts]
-
-
-def numbers(first, last):
-    return [f"m{number}" for number in range(first, last)]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def test_messages_arrive_in_order_with_our_ids(viking, client, store):
