@@ -240,7 +240,9 @@ def resolve_commit(visit: Visit) -> None:
     after, lost = compared(visit.position, ours, seen)
     if lost is not None:
         lost = visit.make_sure_of(lost, after.known)
-    visit.position = replace(after, committing="", doubt_at=None)
+    visit.position = replace(
+        after, committing="", doubt_at=None, address=visit.http.address
+    )
     if lost is not None:
         visit.store(lost)
 

@@ -69,7 +69,7 @@ NOT_OPENVIKINGS = HttpAnswer("lost", problem="the answer is not OpenViking's")
 
 class HttpConnection:
     """One connection, used by one thread. `made` counts how often it was opened: as long as it is
-    the same, the server is the same process.
+    the same, the server is the same process. `address` names the server.
     """
 
     def __init__(
@@ -78,7 +78,10 @@ class HttpConnection:
         headers: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        self._raw = RawConnection(_address(url), headers, timeout_s=timeout_s)
+        parts = _address(url)
+        # Without a name and a password, which an address may have in front of its host.
+        self.address = f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}"
+        self._raw = RawConnection(parts, headers, timeout_s=timeout_s)
 
     @property
     def made(self) -> int:

@@ -104,6 +104,10 @@ class MessagesLost(DeliveryRecord, frozen=True, tag="lost"):
     why: Literal["wiped", "gone", "hidden"]
     misplaced: int = 0
     """How many were found there that come after some of the lost ones: these can't be put before."""
+    address: str = ""
+    """Where they are missing, if that is another address than the one they were sent to: they are
+    lost only as long as it is the client's.
+    """
 
 
 class Position(DeliveryRecord, frozen=True, tag="position"):
@@ -113,7 +117,7 @@ class Position(DeliveryRecord, frozen=True, tag="position"):
     `carried` are ids of results after `sent` that went along with their calls. `requests` is the seq in
     the delivery log up to which there is no commit left to do, `committing` the one in doubt;
     `tasks` are those accepted whose tasks are not over; `failed` those that have failed and were
-    not asked for again.
+    not asked for again. `address` is that of the OpenViking which has all this.
     """
 
     sent: LogPlace = LogPlace()
@@ -128,6 +132,7 @@ class Position(DeliveryRecord, frozen=True, tag="position"):
     committing: str = ""
     tasks: tuple[CommitAccepted, ...] = ()
     failed: tuple[FailedCommit, ...] = ()
+    address: str = ""
 
 
 AnyRecord = (

@@ -7,11 +7,13 @@ import msgspec
 
 from holdfast.adapters.openviking.client.deliveries import DeliveryLog, LoggedRecord
 from holdfast.adapters.openviking.client.position import (
+    AnyRecord,
     CommitAccepted,
     CommitEnded,
     CommitRequested,
     MessageRefused,
     MessagesLost,
+    Position,
 )
 
 
@@ -38,7 +40,8 @@ class CommitReport(msgspec.Struct, frozen=True):
 class DeliveryReport(msgspec.Struct, frozen=True):
     """How far a session has come. `unsent` counts messages; `problem` is what stands in the way now,
     if anything does. `refused` are messages that OpenViking does not take. `lost` are times at which
-    it had lost what it had acknowledged.
+    it had lost what it had acknowledged; and what was not there when the client got another address,
+    until it gets the next one.
     """
 
     session_id: str
@@ -66,8 +69,24 @@ def delivery_report(log: DeliveryLog, problem: str) -> DeliveryReport:
         problem,
         [record for record in records if isinstance(record, MessageRefused)],
         list(commit_reports(logged).values()),
-        [record for record in records if isinstance(record, MessagesLost)],
+        _losses(records),
     )
+
+
+def _losses(records: Iterable[AnyRecord]) -> list[MessagesLost]:
+    """The losses that still count. What was missing at another address is no loss any more when the
+    client has turned to the next one: that one was looked at anew.
+    """
+    found: list[MessagesLost] = []
+    address = ""
+    for record in records:
+        if isinstance(record, MessagesLost):
+            found.append(record)
+        # It is stored after what was missing there.
+        elif isinstance(record, Position) and record.address != address:
+            address = record.address
+            found = [lost for lost in found if lost.address in ("", address)]
+    return found
 
 
 def commit_reports(logged: Iterable[LoggedRecord]) -> dict[str, CommitReport]:

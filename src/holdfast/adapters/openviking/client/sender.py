@@ -127,10 +127,12 @@ def _check(visit: Visit) -> None:
     counts = counted(visit.http, visit.viking_id)
     is_new = position.live is None
     expected = (position.live or 0, position.archives)
-    if position.doubt_at is not None or (counts or (0, 0)) != expected:
+    is_unsure = position.doubt_at is not None or visit.is_elsewhere()
+    if is_unsure or (counts or (0, 0)) != expected:
         _look(visit)
     elif is_new:
         visit.position = replace(position, live=0)
+    visit.position = replace(visit.position, address=visit.http.address)
     visit.checked()
 
 
@@ -152,7 +154,7 @@ def _look(visit: Visit) -> None:
         raise NotNow("a request whose outcome is unknown may still arrive")
     if lost is not None:
         lost = visit.make_sure_of(lost, after.known)
-    visit.position = replace(after, doubt_at=None)
+    visit.position = replace(after, doubt_at=None, address=visit.http.address)
     if lost is not None:
         visit.store(lost)
 

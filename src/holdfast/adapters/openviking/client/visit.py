@@ -141,7 +141,13 @@ class Visit:
             lost = replace(lost, messages=len(sent.keys() - set(there)))
         if self.count_failure(f"{lost.messages} lost") < REFUSALS:
             raise NotNow(f"{lost.messages} messages are missing there")
+        if self.is_elsewhere():
+            lost = replace(lost, address=self.http.address)
         return lost
+
+    def is_elsewhere(self) -> bool:
+        """Whether the client has another address than the one that all was sent to so far."""
+        return self.position.address not in ("", self.http.address)
 
     def is_doubt_over(self) -> bool:
         """Whether the request in doubt can't arrive any more. One whose end nobody saw may still be
