@@ -1,7 +1,12 @@
 """OpenViking's client, and answers that leave it open what was done: looked for, and waited for."""
 
+import socket
+import ssl
+from http.client import HTTPConnection
+
 import pytest
 
+from holdfast.adapters.openviking.client.visit import Visit
 from viking_clients import KEY, add, client_of
 
 TASK = {"archived": True, "task_id": "t"}
@@ -58,6 +63,53 @@ def test_what_openviking_says_itself_is_not_waited_for(viking, store, fault):
         commit = client.commit(KEY)
         assert commit.wait(20).state == "completed"
     assert viking.archives(KEY) == [["m0"]]
+
+
+UNTRUSTED = ssl.SSLCertVerificationError()
+UNTRUSTED.verify_message = "self-signed certificate"  # as a real handshake sets it
+UNSENT = {
+    "nobody listens": ConnectionRefusedError(),
+    "nobody answers": TimeoutError(),
+    "no such name": socket.gaierror(),
+    "a name that is none": UnicodeError("label empty or too long"),
+    "no handshake": ssl.SSLError(),
+    "the certificate is another's": UNTRUSTED,
+    "broken before the first byte": BrokenPipeError(),
+}
+
+
+@pytest.mark.parametrize("what", ["message", "commit"])
+@pytest.mark.parametrize("trouble", UNSENT)
+def test_what_was_never_sent_is_not_waited_for(viking, store, monkeypatch, trouble, what):
+    """Neither by this client nor by the next one, which knows only what is stored: with a grace of a
+    day, whatever were in doubt would not be sent.
+    """
+    fails = "send" if isinstance(UNSENT[trouble], BrokenPipeError) else "connect"
+    about_to_send = Visit.about_to_send
+
+    def unsendable(visit):
+        about_to_send(visit)
+        if fails == "connect":
+            visit.http.close()
+        patched.setattr(HTTPConnection, fails, fail)
+
+    def fail(connection, *data):
+        raise UNSENT[trouble]
+
+    with client_of(viking, store, grace_s=86_400) as client:
+        add(client, "m0")
+        assert client.flush()
+        if what == "commit":
+            client.commit(KEY)
+        add(client, "m1")
+        with monkeypatch.context() as patched:
+            patched.setattr(Visit, "about_to_send", unsendable)
+            assert not client.flush(0)
+    with client_of(viking, store, grace_s=86_400) as next:
+        next.resume()
+        assert next.flush(5)
+    assert viking.everything(KEY) == ["m0", "m1"]
+    assert viking.archives(KEY) == ([["m0"]] if what == "commit" else [])
 
 
 def test_a_refusal_of_a_proxy_is_not_waited_for(viking, store, monkeypatch):

@@ -1,7 +1,7 @@
 """One connection to an HTTP server, and what can be said of a request that was not answered.
 
 answered   a status, headers and a body, each of them whole
-unreached  no connection: nothing was sent
+unreached  no connection, or none any more: nothing was sent
 untrusted  somebody is there who can't show that it is who was meant: nothing was sent
 lost       the connection broke: it may have been done, and is not being done any more
 late       no answer in time: it may still be done
@@ -79,9 +79,10 @@ class RawConnection:
         except ssl.SSLCertVerificationError as error:
             self._connection.close()
             return RawAnswer("untrusted", problem=error.verify_message)
-        except OSError as error:
+        # A name that can be none is a ValueError.
+        except (OSError, ValueError) as error:
             self._connection.close()
-            why = error.strerror or type(error).__name__
+            why = getattr(error, "strerror", None) or type(error).__name__
             return RawAnswer("unreached", problem=f"no connection: {why}")
         # A machine that is gone without a word is noticed.
         sock: Any = self._connection.sock
@@ -101,11 +102,14 @@ class RawConnection:
         """Sends a request and gives what it came to; never raises for what the other side does."""
         headers = {**self._headers, "content-type": media} if media else self._headers
         try:
-            unmade = self.connect()
-            if unmade is not None:
-                return unmade
-            self._connection.sock.settimeout(timeout_s or self._timeout_s)
-            self._connection.request(method, self._prefix + path, body, headers)
+            unsent = self.connect()
+            if unsent is None:
+                self._connection.sock.settimeout(timeout_s or self._timeout_s)
+                unsent = self._send_head(method, path, body, headers)
+            if unsent is not None:
+                return unsent
+            if body:
+                self._connection.send(body)
             answer = self._read(self._connection.getresponse())
         except TimeoutError:
             answer = RawAnswer("late", problem="no answer in time")
@@ -121,6 +125,27 @@ class RawConnection:
         if answer.fate != "answered":
             self.close()
         return answer
+
+    def _send_head(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> RawAnswer | None:
+        """Sends all but the body; what stands in the way. It goes to the socket in one piece, so
+        where that fails the other side has nothing that it could do.
+        """
+        if body is not None:
+            headers = {**headers, "content-length": str(len(body))}
+        try:
+            self._connection.request(method, self._prefix + path, headers=headers)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            # By its kind alone: its words may quote the token.
+            problem = f"not sent: {type(error).__name__}"
+            return RawAnswer("unreached", problem=problem)
+        return None
 
     def cut(self) -> None:
         """Has a request that another thread waits for come to its end, as one that was lost."""

@@ -34,6 +34,11 @@ class HttpAnswer(msgspec.Struct, frozen=True):
         return self.fate == "answered" and 200 <= self.status < 300
 
     @property
+    def was_sent(self) -> bool:
+        """Whether the server may have read any of it."""
+        return self.fate not in ("unreached", "untrusted")
+
+    @property
     def refused(self) -> bool:
         """Whether what was sent is at fault: sent again, it would be refused again."""
         return self.fate == "answered" and self.status in (400, 413, 415, 422)

@@ -114,8 +114,8 @@ class Visit:
         # Whatever was answered: a server that was silent for long may be another one.
         self.memory.spoke_at = self._world.tick()
         self._doubt().is_over = not answer.may_arrive
-        if answer.fate == "unreached":
-            # Nothing was sent, so there is nothing to look for.
+        if not answer.was_sent:
+            # There is nothing to look for, also for the next process.
             self.position = replace(self.position, doubt_at=None, committing="")
             self.store()
         return answer
