@@ -105,4 +105,4 @@ def main(options: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     # The parser and the loop that `holdfast serve` has, unless others are named.
-    main(dict(word.split("=") for word in sys.argv[1:]) or {"http": "h11"})
+    main(dict(word.split("=") for word in sys.argv[1:]) or {"http": "httptools", "loop": "asyncio"})

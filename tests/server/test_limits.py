@@ -108,6 +108,30 @@ def test_a_connection_that_says_nothing_or_says_it_slowly_is_closed(limited):
     connection.close()
 
 
+@pytest.mark.parametrize("line", [b"X-More: " + b"y" * 4000 + b"\r\n", b"y" * 4000])
+def test_a_head_that_comes_to_no_end_is_refused(tmp_path, line):
+    with in_thread(tmp_path / "s.db") as (port, _), _connected(port) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nX-First: ")
+        with pytest.raises(ConnectionError):
+            for _ in range(2000):
+                connection.sendall(line)
+
+
+def test_what_comes_behind_a_body_is_no_header(limited):
+    port, _ = limited
+    said = []
+    for name in (b"one", b"two"):
+        body = b'{"key": "%b", "message": "Hello."}' % name
+        with _connected(port) as connection:
+            head = b"POST /v1/turns HTTP/1.1\r\nHost: x\r\n" + AUTH
+            connection.sendall(head + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+            connection.sendall(b"%x\r\n%b\r\n" % (len(body), body))
+            connection.sendall(b"0\r\nIdempotency-Key: behind\r\n\r\n")
+            said.append(_rest(connection))
+    # The same key for another request would be refused.
+    assert [answer[:13] for answer in said] == [b"HTTP/1.1 201 "] * 2
+
+
 def test_a_request_that_waits_is_not_taken_for_a_slow_one(limited):
     port, token = limited
     turn = ask(port, token, "POST", "/v1/turns", {"key": "w", "message": "One."}).done

@@ -36,7 +36,7 @@ from holdfast.server.problems import Problems
 from holdfast.server.tenants import Tenants
 from holdfast.server.turns import steps
 from holdfast.server.turns.held import LeasedTurns
-from holdfast.server.waiting import TokenWatch
+from holdfast.server.waiting import STRAIGHT, TokenWatch
 
 SECURITY = [
     # But for the files of the page, which say their own, nothing that is served here is one, and no
@@ -138,6 +138,8 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[STRAIGHT] = send
+
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message.setdefault("headers", [])

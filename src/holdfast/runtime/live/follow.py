@@ -24,7 +24,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.domain import cursor as cursors
-from holdfast.domain.chunk import beyond, shown, units, unpack
+from holdfast.domain.chunk import Delta, beyond, shown, units, unpack
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry, note_of
 from holdfast.engine.protocol import JournalRow
@@ -163,8 +163,10 @@ class Follower:
     def _chunk(self, row: JournalRow) -> Event | None:
         if row.turn < self._turn or row.message in self._finished:
             return None
-        name = row.message.hex()
-        text = _chunk_of(row)
+        return self._words(row.message.hex(), shown(deltas_of(row)))
+
+    def _words(self, name: str, text: str) -> Event | None:
+        """What a reader has not seen yet of a message that says this next."""
         before = self._seen.get(name, 0)
         self._seen[name] = before + units(text)
         text = beyond(text, self._promised.get(name, 0) - before)
@@ -200,11 +202,11 @@ def _said(entry: Entry) -> tuple[Entry, str]:
     return entry, text_of(parts_of(note_of("message", entry.note), entry.body))
 
 
-def _chunk_of(row: JournalRow) -> str:
-    """What a journal row says; nothing when it can't be read, and the message itself tells it
+def deltas_of(row: JournalRow) -> list[Delta]:
+    """What a journal row holds; nothing when it can't be read, and the message itself tells it
     (I-25).
     """
     try:
-        return shown(unpack(row.body))
+        return unpack(row.body)
     except Exception:
-        return ""
+        return []

@@ -25,5 +25,7 @@ def uvicorn_config(
         log_config=None if log == "json" else LOGGING_CONFIG,
         lifespan="on",
         server_header=False,
+        # Whom a request comes from is asked nowhere, and a header of its own would say.
+        proxy_headers=False,
         **more,
     )

@@ -19,7 +19,7 @@ from holdfast.server.streams.shared_follower import (
     SharedFollowers,
     StreamReader,
 )
-from holdfast.server.waiting import ENDLESS, Cut, cut_short, why_cut
+from holdfast.server.waiting import ENDLESS, STRAIGHT, Cut, cut_short, why_cut
 
 HEARTBEAT_S = 15.0
 HEADERS = {
@@ -90,11 +90,12 @@ class EventStream(Response):
         scope[ENDLESS] = True
         start = {"type": "http.response.start", "status": 200}
         await send({**start, "headers": self.raw_headers})
+        straight = scope[STRAIGHT]
         if scope["method"] != "HEAD":
             async for body in self._bodies():
                 if body:
                     more = {"type": "http.response.body", "more_body": True}
-                    await send({**more, "body": body})
+                    await straight({**more, "body": body})
         await send({"type": "http.response.body"})
 
     async def _bodies(self) -> AsyncIterator[bytes]:

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from typing import Literal
 
 from holdfast.domain import cursor as cursors
-from holdfast.domain.chunk import Delta, unpack
+from holdfast.domain.chunk import Delta, shown
 from holdfast.domain.cursor import Cursor
 from holdfast.domain.entry import Entry
 from holdfast.engine.protocol import JournalRow
 from holdfast.errors import CursorExpired
-from holdfast.runtime.live.follow import Event, Follower
+from holdfast.runtime.live.follow import Event, Follower, deltas_of
 from holdfast.runtime.live.session_log import SessionLog
 
 NOW = "now"
@@ -90,6 +90,7 @@ class OccurrenceFollower(Follower):
         super().__init__(session, after)
         self._heard = heard
         self._found: list[Occurrence] = []
+        self._last: Occurrence | None = None
 
     @property
     def session(self) -> SessionLog:
@@ -103,6 +104,11 @@ class OccurrenceFollower(Follower):
 
     @property
     def place(self) -> Place:
+        last = self._last
+        # Most often it has just met a chunk, and stands there.
+        if last is not None and last.kind == "chunk":
+            if last.position == self._position:
+                return last.place
         return self._position, self._cursor()
 
     def occurrences(self) -> list[Occurrence]:
@@ -166,8 +172,9 @@ class OccurrenceFollower(Follower):
                     message_id=name,
                 )
             )
-        event = super()._chunk(row)
-        deltas = _deltas(row) if row.position > self._heard else ()
+        found = deltas_of(row)
+        event = self._words(name, shown(found))
+        deltas = tuple(found) if row.position > self._heard else ()
         if event is not None or deltas:
             self._note(
                 Occurrence(
@@ -184,16 +191,7 @@ class OccurrenceFollower(Follower):
 
     def _note(self, occurrence: Occurrence) -> None:
         self._found.append(occurrence)
-
-
-def _deltas(row: JournalRow) -> tuple[Delta, ...]:
-    """What a journal row holds; nothing when it can't be read, and the message itself tells it
-    (I-25).
-    """
-    try:
-        return tuple(unpack(row.body))
-    except Exception:
-        return ()
+        self._last = occurrence
 
 
 def from_seq(session: SessionLog, seq: int) -> OccurrenceFollower:

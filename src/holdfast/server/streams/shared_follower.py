@@ -68,7 +68,8 @@ class KeptOccurrences:
             self._kept.append(each)
             self._weight += each.weight
             self._mark(each.place)
-        self._mark(place)
+        if not self._kept or self._kept[-1].place != place:
+            self._mark(place)
         while self._kept and (
             len(self._kept) > KEPT_MAX or self._weight > KEPT_BYTES_MAX
         ):

@@ -13,8 +13,8 @@ looks does the same.
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 from starlette.responses import Response
 
@@ -116,7 +116,9 @@ class LeasedStream:
 
 
 class LeasedTurn:
-    """A turn, and how long its client is believed to be there."""
+    """A turn, and how long its client is believed to be there: while a request is in the `with`
+    block, and for its lease after that.
+    """
 
     def __init__(
         self, turn: AsyncTurn, session: AsyncSession, *, lease_s: float, world: World
@@ -149,18 +151,18 @@ class LeasedTurn:
             return self.lease_s
         return max(0.0, self._due - self._world.tick())
 
-    @contextmanager
-    def asked(self) -> Iterator[None]:
+    def __enter__(self) -> "LeasedTurn":
         """A request names it: its client is there."""
-        self._asking += 1
-        try:
-            # The turn is this request's for as long as it lasts: what waits for a running turn of
-            # others does not wait for its own.
+        # The turn is this request's for as long as it lasts: what waits for a running turn of
+        # others does not wait for its own. A request of many lines has it already.
+        if not self.work.hold.is_here():
             self.work.hold.take()
-            yield
-        finally:
-            self._asking -= 1
-            self.renew()
+        self._asking += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._asking -= 1
+        self.renew()
 
     def renew(self, lease_s: float | None = None) -> None:
         """Its lease begins anew, and lasts so long from now on."""

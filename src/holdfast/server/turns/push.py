@@ -30,7 +30,7 @@ from holdfast.server.problems import (
 )
 from holdfast.server.turns.held import LeasedStream, LeasedTurn
 from holdfast.server.turns.start import held_turn, info_of
-from holdfast.server.waiting import ENDLESS
+from holdfast.server.waiting import ENDLESS, STRAIGHT
 
 
 class PushBody(Body):
@@ -122,7 +122,7 @@ class LinesPushed(Response):
         scope[ENDLESS] = True
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
-        answering = asyncio.ensure_future(self._answer(send))
+        answering = asyncio.ensure_future(self._answer(scope[STRAIGHT]))
         try:
             await self._take()
             self._is_over = True
@@ -161,7 +161,7 @@ class LinesPushed(Response):
 
     async def _store(self, lines: list[bytes]) -> None:
         batches, unread = _batches(lines)
-        with self._held.asked():
+        with self._held:
             for together in _until_closed(batches):
                 try:
                     self._tell(await _stored(self._stream, together))

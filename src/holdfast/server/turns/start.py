@@ -199,7 +199,7 @@ def step(work: Step, *, status: int = 200) -> Callable[[WireRequest], Any]:
         async def done() -> Response:
             return answer(await work(request, held), status=status)
 
-        with held.asked():
+        with held:
             if request.key is None:
                 return await done()
             said = await said_by(request.request)

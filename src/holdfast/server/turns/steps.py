@@ -106,7 +106,7 @@ async def context(request: WireRequest) -> Response:
     """What the model sees now, this turn's messages included."""
     query = request.query
     held = await held_turn(request)
-    with held.asked():
+    with held:
         await _insist_running(held)
         made = await held.turn.context(query.format, prefill=query.prefill)
     told = ContextRecord(query.format, made, made.instructions, made.head)
@@ -273,7 +273,7 @@ async def end(request: WireRequest) -> Response:
         held = await held_turn(request)
     except TurnInterrupted:
         return await _ended_before(request)
-    with held.asked():
+    with held:
         ending = _ending(body, held)
         try:
             await arun(held.work.leave(ending))
