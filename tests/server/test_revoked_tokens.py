@@ -1,6 +1,7 @@
 """A token that is taken back: whoever waits with it is answered, and told, no more."""
 
 import asyncio
+import socket
 import threading
 from contextlib import contextmanager
 
@@ -129,6 +130,32 @@ def test_all_who_wait_with_a_token_that_is_taken_back_are_told(tmp_path, file):
     assert "end" not in [event.event for event in left[0]]
     assert "token" in left[1][-2].data["errorText"]
     assert left[2][-1].data["code"] == "unauthenticated"
+
+
+@pytest.mark.slow
+def test_whoever_writes_line_by_line_with_a_token_that_is_taken_back_is_told(tmp_path, file):
+    kept = new_token(file, "one", "admin")
+    before = file.read_text()
+    lost = new_token(file, "one", "write")
+    with _served(tmp_path / "s.db", file) as (port, app):
+        body = {"key": "k", "message": "Hello.", "lease_s": 600}
+        turn = ask(port, kept, "POST", "/v1/turns", body).done
+        opened = ask(port, kept, "POST", f"/v1/turns/{turn['id']}/streams", {}).done
+        path = f"/v1/turns/{turn['id']}/streams/{opened['message_id']}"
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lost}\r\n"
+        head += "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+        line = b'{"index":0,"chunks":["Casa "]}\n'
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(head.encode() + b"%x\r\n%b\r\n" % (len(line), line))
+            said = b""
+            while b"Casa" not in said:
+                said += connection.recv(65536)
+            file.write_text(before)
+            # It says nothing more, and is ended all the same.
+            while piece := connection.recv(65536):
+                said += piece
+        assert b'"code":"unauthenticated"' in said
+        ask(port, kept, "POST", f"/v1/turns/{turn['id']}/end")
 
 
 @contextmanager

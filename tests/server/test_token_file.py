@@ -124,6 +124,17 @@ def _another_kind(file):
 
 
 @pytest.mark.parametrize("spoil", [_taken_away, _writable_by_others, _another_kind])
+def test_the_moment_is_over_for_those_who_come_after_a_quiet_night(file, tokens, spoil):
+    world = HandWorld()
+    known = TokenFile(str(file), world=world)
+    assert known.identity(tokens[0]).tenant == "one"
+    spoil(file)
+    # Nobody looks until now.
+    world.advance(seconds=8 * 3600)
+    assert known.identity(tokens[0]) is None
+
+
+@pytest.mark.parametrize("spoil", [_taken_away, _writable_by_others, _another_kind])
 def test_a_file_that_cant_be_read_lets_nobody_in_after_a_moment(file, tokens, caplog, spoil):
     world = HandWorld()
     known = TokenFile(str(file), world=world)

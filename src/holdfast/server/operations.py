@@ -31,6 +31,17 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
 
+class MessagesBody(Body):
+    """A body with one message, or with several."""
+
+    message: Any = None
+    messages: list[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.message is not None and self.messages is not None:
+            raise ValueError("`message` or `messages`, not both")
+
+
 class Query(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What a request says in its address, behind the question mark."""
 

@@ -21,7 +21,15 @@ from holdfast.runtime.changes.record import Recorded
 from holdfast.runtime.live.totals import SessionInfo
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.server.head_guard import guarded
-from holdfast.server.operations import Body, Query, WireRequest, answer, head_in, route
+from holdfast.server.operations import (
+    Body,
+    MessagesBody,
+    Query,
+    WireRequest,
+    answer,
+    head_in,
+    route,
+)
 from holdfast.server.records import SessionName, SessionPage, session_name
 from holdfast.server.turns.asked_again import event_of, insist_same, made_once
 
@@ -111,9 +119,7 @@ async def show(request: WireRequest) -> Response:
     return answer(info, head=info.head)
 
 
-class AppendBody(Body):
-    message: Any = None
-    messages: list[Any] | None = None
+class AppendBody(MessagesBody):
     format: str = FORMAT
     event_id: str | int | None = None
 

@@ -50,20 +50,26 @@ def insist_still(request: Request) -> None:
 async def cut_short(request: Request) -> None:
     """Returns when nobody is to wait any longer for an answer to this request."""
     closing: asyncio.Event = request.app.state.closing
-    watch: TokenWatch = request.app.state.token_watch
     tasks = [
         asyncio.ensure_future(_gone(request)),
         asyncio.ensure_future(closing.wait()),
+        asyncio.ensure_future(token_revoked(request)),
     ]
-    token = bearer(request.headers.raw)
-    if token is not None:
-        revoked = watch.revoked(token, request.state.identity)
-        tasks.append(asyncio.ensure_future(revoked))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def token_revoked(request: Request) -> None:
+    """Returns when the token of this request counts no more; never, if it needed none."""
+    watch: TokenWatch = request.app.state.token_watch
+    token = bearer(request.headers.raw)
+    if token is None:
+        await asyncio.Event().wait()
+    else:
+        await watch.revoked(token, request.state.identity)
 
 
 async def _gone(request: Request) -> None:

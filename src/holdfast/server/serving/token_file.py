@@ -53,7 +53,9 @@ class TokenFile(Tokens):
         self._path = path
         self._tick = (world or RealWorld()).tick
         self._lock = threading.Lock()
-        self._away_at: float | None = None
+        self._is_away = False
+        self._fine_at = self._tick()
+        """When the file was last looked at and could be read."""
         self._version = 0
         self._seen: tuple[int, ...] | None = _mark(path)
         found, unread = _read(path)
@@ -77,13 +79,15 @@ class TokenFile(Tokens):
         try:
             mark = _mark(self._path)
             if mark == self._seen:
+                self._fine_at = self._tick()
                 return
             known, unread = _read(self._path)
         except (OSError, BadArgument) as error:
             self._away(error)
             return
         self._let_in(known)
-        self._seen, self._away_at = mark, None
+        self._seen, self._is_away = mark, False
+        self._fine_at = self._tick()
         if unread:
             # Not the lines themselves: somebody may have put a token there.
             lines = ", ".join(map(str, unread))
@@ -93,13 +97,13 @@ class TokenFile(Tokens):
 
     def _away(self, error: Exception) -> None:
         """The file can't be read: after a moment, nobody is let in."""
-        now = self._tick()
-        if self._away_at is None:
-            self._away_at = now
+        if not self._is_away:
+            self._is_away = True
             # It is read again when it is back, even if it looks as it did.
             self._seen = None
             _log.warning("%s can't be read and lets nobody in: %s", self._path, error)
-        if now - self._away_at >= AWAY_S:
+        # Since it was fine, not since it was missed: nobody may have looked for hours.
+        if self._tick() - self._fine_at >= AWAY_S:
             self._let_in({})
 
     def _let_in(self, known: dict[str, Identity]) -> None:

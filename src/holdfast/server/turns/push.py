@@ -30,7 +30,7 @@ from holdfast.server.problems import (
 )
 from holdfast.server.turns.held import LeasedStream, LeasedTurn
 from holdfast.server.turns.start import held_turn, info_of
-from holdfast.server.waiting import ENDLESS, STRAIGHT
+from holdfast.server.waiting import ENDLESS, STRAIGHT, insist_still, token_revoked
 
 
 class PushBody(Body):
@@ -143,9 +143,11 @@ class LinesPushed(Response):
     async def _take(self) -> None:
         held, request = self._held, self._request.request
         closing: asyncio.Event = request.app.state.closing
-        over = [asyncio.ensure_future(each.wait()) for each in (held.over, closing)]
+        waits = (held.over.wait(), closing.wait(), token_revoked(request))
+        over = [asyncio.ensure_future(each) for each in waits]
         try:
-            # Nothing more is read when the turn is over, or the server is told to end.
+            # Nothing more is read when the turn is over, its client's token counts no more, or the
+            # server is told to end.
             async with asyncio.timeout(None) as reading:
                 for each in over:
                     each.add_done_callback(partial(_end, reading))
@@ -154,6 +156,7 @@ class LinesPushed(Response):
         except TimeoutError:
             if closing.is_set():
                 raise ServerStopping from None
+            insist_still(request)
             raise await _why_over(self._request) from None
         finally:
             for each in over:

@@ -15,7 +15,7 @@ from holdfast.runtime.changes.compact import Compaction
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns.end_turn import Ending
 from holdfast.runtime.turns.outbox import Receipt
-from holdfast.server.operations import Body, WireRequest, answer, route
+from holdfast.server.operations import Body, MessagesBody, WireRequest, answer, route
 from holdfast.server.reading import ContextQuery, InboxRecord
 from holdfast.server.records import (
     ContextRecord,
@@ -113,9 +113,7 @@ async def context(request: WireRequest) -> Response:
     return answer(told, head=made.head)
 
 
-class AddBody(Body):
-    message: Any = None
-    messages: list[Any] | None = None
+class AddBody(MessagesBody):
     format: str | None = None
 
 
