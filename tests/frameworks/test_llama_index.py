@@ -2,20 +2,24 @@
 
 import asyncio
 import threading
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.agent.workflow import AgentOutput, AgentStream, FunctionAgent
 from llama_index.core.base.llms.types import ThinkingBlock, ToolCallBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage, ImageBlock, MockLLM, TextBlock
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
+from llama_index.llms.openai_like import OpenAILike
 from pages import example
 
 import holdfast
 from holdfast.adapters.llama_index import HoldfastChatStore
-from holdfast.errors import BadArgument
+from holdfast.errors import AlreadyAccepted, BadArgument, StoreUnavailable
+from holdfast.testing.adapters import ScriptedAnswer, serve
 from holdfast.testing.oracle import judge
 from procs import child
 
@@ -230,6 +234,116 @@ def test_another_store_is_taken_over_and_back_as_the_page_says(where: str) -> No
     back = SimpleChatStore()
     exec(code, {"chats": back, "old": chats})
     assert back.store == theirs.store
+
+
+def _gardener(url: str, done: list[int]) -> Any:
+    def water(row: int) -> str:
+        """Waters a row."""
+        done.append(row)
+        return f"row {row} is wet"
+
+    llm = OpenAILike(
+        model="gpt-test",
+        api_base=f"{url}/v1",
+        api_key="none",
+        is_chat_model=True,
+        is_function_calling_model=True,
+        max_retries=0,
+    )
+    return FunctionAgent(llm=llm, tools=[water])
+
+
+def _watered(provider: Any) -> None:
+    calls = [("water", {"row": 7})]
+    provider.answer("ask-01", ScriptedAnswer(("I ", "look. "), calls), ScriptedAnswer(("Wet.",)))
+
+
+async def _run(chats: HoldfastChatStore, agent: Any, prompt: Any, **more: Any) -> list[Any]:
+    return [event async for event in chats.run("a", agent, prompt, **more)]
+
+
+def test_a_run_of_an_agent_stands_once_in_the_list(where: str) -> None:
+    done: list[int] = []
+    with serve() as provider:
+        _watered(provider)
+        chats = HoldfastChatStore(where)
+        events = asyncio.run(_run(chats, _gardener(provider.url, done), "ask-01"))
+        asked = [request.body["messages"] for request in provider.asked]
+    assert "".join(each.delta for each in events if isinstance(each, AgentStream)) == "I look. Wet."
+    said = chats.get_messages("a")
+    assert [(each.role.value, each.content) for each in said] == [
+        ("user", "ask-01"),
+        ("assistant", "I look. "),
+        ("tool", "row 7 is wet"),
+        ("assistant", "Wet."),
+    ]
+    # What the agent reads of its memory while it works has nothing twice.
+    assert [len(messages) for messages in asked] == [1, 3]
+    assert done == [7]
+    assert judge(chats._store) == []
+
+
+def test_the_same_request_is_run_once(where: str) -> None:
+    done: list[int] = []
+    with serve() as provider:
+        _watered(provider)
+        chats = HoldfastChatStore(where)
+        agent = _gardener(provider.url, done)
+        asyncio.run(_run(chats, agent, "ask-01", request_id="r1"))
+        with pytest.raises(AlreadyAccepted):
+            asyncio.run(_run(chats, agent, "ask-01", request_id="r1"))
+        assert len(provider.asked) == 2
+    assert len(chats.get_messages("a")) == 4
+
+
+def test_a_tool_does_not_begin_before_its_call_is_stored(where: str, monkeypatch: Any) -> None:
+    done: list[int] = []
+    chats = HoldfastChatStore(where)
+
+    async def refuse(run: Any, payload: Any) -> None:
+        raise StoreUnavailable(where="here", problem="it is full", remedy="Make room")
+
+    monkeypatch.setattr("holdfast.adapters.llama_index.agent_run.ClaimedRun._add", refuse)
+    with serve() as provider:
+        _watered(provider)
+        with pytest.raises(StoreUnavailable):
+            asyncio.run(_run(chats, _gardener(provider.url, done), "ask-01"))
+    assert done == []
+
+
+def test_a_call_of_a_run_that_was_left_has_an_outcome_that_says_so(where: str) -> None:
+    chats = HoldfastChatStore(where)
+
+    async def leave(agent: Any) -> None:
+        async with aclosing(chats.run("a", agent, "ask-01")) as events:
+            async for event in events:
+                if isinstance(event, AgentOutput):
+                    return
+
+    with serve() as provider:
+        _watered(provider)
+        asyncio.run(leave(_gardener(provider.url, [])))
+    said = chats.get_messages("a")
+    assert [each.role.value for each in said] == ["user", "assistant", "tool"]
+    [call] = [block for block in said[1].blocks if isinstance(block, ToolCallBlock)]
+    assert said[-1].additional_kwargs == {"tool_call_id": call.tool_call_id}
+    assert judge(chats._store) == []
+
+
+def test_a_memory_of_another_list_is_refused(where: str) -> None:
+    chats = HoldfastChatStore(where)
+    for other in (
+        ChatMemoryBuffer.from_defaults(chat_store=chats, chat_store_key="b"),
+        ChatMemoryBuffer.from_defaults(chat_store=SimpleChatStore(), chat_store_key="a"),
+        "a memory",
+    ):
+        with pytest.raises(BadArgument):
+            asyncio.run(_run(chats, _gardener("http://127.0.0.1:9", []), "hi", memory=other))
+    with pytest.raises(BadArgument):
+        asyncio.run(_run(chats, "an agent", "hi"))
+    with pytest.raises(BadArgument):
+        asyncio.run(_run(chats, _gardener("http://127.0.0.1:9", []), 7))
+    assert chats.get_keys() == []
 
 
 def test_two_processes_add_to_one_key(tmp_path: Path) -> None:

@@ -1,16 +1,18 @@
-"""Holdfast under LlamaIndex: a chat store whose messages outlive whatever happens to the process.
-
-    from holdfast.adapters.llama_index import HoldfastChatStore
-
-    memory = Memory.from_defaults(…)                       # or
-    memory = ChatMemoryBuffer.from_defaults(
-        chat_store=HoldfastChatStore("agent.db"), chat_store_key="user-1")
+"""LlamaIndex's chat store on Holdfast.
 
 Each key is a session. What LlamaIndex takes out of a key's list leaves the view, and stays in the
 transcript.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+import contextvars
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import aclosing
 from typing import Any
 
 from holdfast.adapters.framework import (
@@ -25,6 +27,7 @@ from holdfast.adapters.framework import (
     store_of,
 )
 from holdfast.domain.arguments import kind_of
+from holdfast.domain.message import Call, Result
 from holdfast.errors import BadArgument, NotFound
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.session import Session
@@ -33,12 +36,21 @@ from holdfast.runtime.store import Store
 try:
     from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.llms import ChatMessage
+    from llama_index.core.memory import ChatMemoryBuffer
     from llama_index.core.storage.chat_store.base import BaseChatStore
+
+    from holdfast.adapters.llama_index.agent_run import (
+        ClaimedRun,
+        EventPump,
+        running,
+        with_stored_calls,
+    )
 except ImportError as error:
     raise missing("llama_index", "llama-index") from error
 
 FORMAT = "llama_index"
 WHOLE = "the chat engine stores the whole answer"
+UNKNOWN = "The run was cut off. Whether this was done is not known."
 
 
 class HoldfastChatStore(BaseChatStore):
@@ -79,6 +91,44 @@ class HoldfastChatStore(BaseChatStore):
                 yield text
             await turn.retract(WHOLE)
 
+    async def run(
+        self,
+        key: str,
+        agent: Any,
+        user_msg: str | ChatMessage,
+        *,
+        request_id: str | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """`agent.run(user_msg, memory=…, **options)` with this key's messages as its memory, as its
+        events. The prompt is durable before the agent begins, and each event before it is yielded.
+        Another run of the key waits until this one is over. The same `request_id` again raises
+        `AlreadyAccepted`.
+        """
+        if not callable(getattr(agent, "run", None)):
+            takes = "an agent of LlamaIndex, or a workflow of agents"
+            raise BadArgument(parameter="agent", takes=takes, given=kind_of(agent))
+        asked = user_msg
+        if isinstance(asked, str):
+            asked = ChatMessage(role="user", content=asked)
+        [prompt] = _payloads([asked])
+        memory = self._memory(key, agent, options.pop("memory", None))
+        session = self.session(key)
+        starting = asynchronous(session).turn(
+            prompt, format=FORMAT, event_id=request_id, take=[]
+        )
+        async with starting as turn:
+            run = ClaimedRun(key, session, turn, prompt)
+            # Its tasks and threads inherit the context that it is begun in.
+            inside = contextvars.copy_context()
+            inside.run(running.set, run)
+            begin = with_stored_calls(agent, run).run
+            handler = inside.run(begin, user_msg=asked, memory=memory, **options)
+            async with aclosing(EventPump(run, handler).events()) as events:
+                async for event in events:
+                    yield event
+            await run.end()
+
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """The key's messages are these. Those that stand there already stay as they are stored; those
         that are new come after them in one commit.
@@ -96,11 +146,20 @@ class HoldfastChatStore(BaseChatStore):
             session.append_all(new, format=FORMAT)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        return self._said(self._found(key))
+        run = _run_of(key)
+        if run is None:
+            return self._said(self._found(key))
+        found = _standing(run.session)
+        return _closed([each for each in found if not run.leaves_out(each)])
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         [payload] = _payloads([message])
-        self.session(key).append(payload, format=FORMAT)
+        run = _run_of(key)
+        if run is not None and run.claims(payload):
+            return
+        # A run's own session: its key may have been begun anew.
+        session = self.session(key) if run is None else run.session
+        session.append(payload, format=FORMAT)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Ends the key's session; the next message begins another. Its words are in the store until
@@ -140,9 +199,21 @@ class HoldfastChatStore(BaseChatStore):
         has_ended = found.info().state == "ended"
         return None if has_ended else self._known.remember(found)
 
+    def _memory(self, key: str, agent: Any, given: Any) -> Any:
+        """The memory of a run: one on this key's list."""
+        if given is None:
+            llm = getattr(agent, "llm", None)
+            return ChatMemoryBuffer.from_defaults(
+                llm=llm, chat_store=self, chat_store_key=key
+            )
+        is_ours = getattr(given, "chat_store", None) is self
+        if not is_ours or getattr(given, "chat_store_key", None) != key:
+            takes = "a memory with this chat store and this key"
+            raise BadArgument(parameter="memory", takes=takes, given=kind_of(given))
+        return given
+
     def _said(self, session: Session | None) -> list[ChatMessage]:
-        found = _standing(session) if session is not None else []
-        return [_message(each) for each in found]
+        return [] if session is None else _closed(_standing(session))
 
 
 def _standing(session: Session) -> list[Message]:
@@ -152,12 +223,48 @@ def _standing(session: Session) -> list[Message]:
     found = standing(session)
     kept = []
     for at, message in enumerate(found):
+        before, after = found[max(at - 1, 0) : at], found[at + 1 : at + 2]
         if message.state == "partial" and message.format != FORMAT:
-            beside = [*found[max(at - 1, 0) : at], *found[at + 1 : at + 2]]
-            if any(_begins_with(other, message) for other in beside):
+            if any(_begins_with(other, message) for other in (*before, *after)):
+                continue
+        # A run was killed when the whole message was stored, and its streamed words not hidden yet.
+        if message.turn is not None and message.role == "assistant":
+            whole = [other for other in after if other.turn == message.turn]
+            if any(_begins_with(other, message) for other in whole):
                 continue
         kept.append(message)
     return kept
+
+
+def _closed(found: list[Message]) -> list[ChatMessage]:
+    """These messages, with an outcome for each call of a run that was cut off before it had one: no
+    provider takes a call without.
+    """
+    said: list[ChatMessage] = []
+    waiting: list[str] = []
+    for message in found:
+        results = [part.call_id for part in message.parts if isinstance(part, Result)]
+        if not results:
+            said += map(_unanswered, waiting)
+            waiting = []
+        said.append(_message(message))
+        waiting = [id for id in waiting if id not in results]
+        # What was added by itself may be answered yet.
+        if message.turn is not None:
+            waiting += [part.id for part in message.parts if isinstance(part, Call)]
+    said += map(_unanswered, waiting)
+    return said
+
+
+def _unanswered(call_id: str) -> ChatMessage:
+    beside = {"tool_call_id": call_id}
+    return ChatMessage(role="tool", content=UNKNOWN, additional_kwargs=beside)
+
+
+def _run_of(key: str) -> ClaimedRun | None:
+    """The run that the calling task works for, if this is its list."""
+    run = running.get()
+    return run if run is not None and run.key == key else None
 
 
 def _begins_with(answer: Message, part: Message) -> bool:
