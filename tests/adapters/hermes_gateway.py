@@ -118,6 +118,10 @@ def _adapter(base):
             self._session_tasks, self._text_debounce = {}, {}
             self._busy_session_handler = self._message_handler = None
             self.is_debouncing = False
+            self.sent = []
+
+        async def _send_with_retry(self, chat_id, content, reply_to=None, metadata=None):
+            self.sent.append((chat_id, content))
 
         def _text_debounce_store(self):
             return self._text_debounce
@@ -160,15 +164,19 @@ def _adapter(base):
             else:
                 state.event.text = f"{state.event.text}\n{event.text}"
 
+        async def _flush_text_debounce_now(self, session_key):
+            """Done by a timer in Hermes, a second after the last piece."""
+            state = self._text_debounce.pop(session_key, None)
+            if state is not None:
+                base.merge_pending_message_event(
+                    self._pending_messages, session_key, state.event, merge_text=True
+                )
+
         async def _process_message_background(self, event, session_key):
             try:
                 await self._message_handler(event)
             finally:
-                state = self._text_debounce.pop(session_key, None)
-                if state is not None:
-                    base.merge_pending_message_event(
-                        self._pending_messages, session_key, state.event, merge_text=True
-                    )
+                await self._flush_text_debounce_now(session_key)
                 waiting = self._pending_messages.pop(session_key, None)
                 if waiting is not None:
                     self._start_session_processing(waiting, session_key)
@@ -226,11 +234,15 @@ def _runner(base):
             self.may_queue = asyncio.Event()
             self.may_queue.set()
             self.question = None
+            self.session_store = SimpleNamespace(peek_session_id=lambda key: "s1")
             adapter._message_handler = self._handle_message
             adapter._busy_session_handler = self._handle_active_session_busy_message
 
         def _adapter_for_source(self, source):
             return self.adapter
+
+        def _thread_metadata_for_source(self, source, reply_to_message_id=None):
+            return None
 
         async def _handle_message(self, event):
             key = build_session_key(event.source)

@@ -13,7 +13,6 @@ import holdfast
 from holdfast import Receipt
 from holdfast.adapters.hermes.received.book import Book, Received, overwritten
 from holdfast.adapters.hermes.received.event_labels import words_of
-from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.serving import serving_at
 from holdfast.adapters.hermes.spoken.live_list import unmerged
 from holdfast.testing.oracle import judge
@@ -350,23 +349,6 @@ def test_what_is_lost_on_its_way_to_a_turn_is_put_back(play):
     world, told = play(scene)
     assert lost == ["Lost?"] and world.agent.asked == told == ["First.", "Lost?"]
     assert waiting(world) == []
-
-
-def test_what_is_put_back_in_vain_is_given_up_and_that_is_counted_in_the_store(play):
-    async def scene(world):
-        store = serving_at(world.db.db_path).store
-        labels = {"hermes": {"key": "chat", "source": {"platform": "stub", "chat_id": "c1"}}}
-        store.accept("hermes-inbox:stub:c1", "Poison.", labels=labels)
-        for _ in range(4):
-            inbox = GatewayInbox(store)
-            [message] = store.pending()
-            inbox._take_over(message)
-            [left] = inbox.book.lost("chat", ()) or [None]
-            tried.append(len(inbox.try_again([left] if left else [])))
-
-    tried = []
-    world, _ = play(scene)
-    assert tried == [1, 1, 1, 0] and waiting(world) == []
 
 
 KILLED = """

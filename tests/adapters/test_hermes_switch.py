@@ -7,8 +7,10 @@ import sys
 import pytest
 
 import hermes_environments
+import holdfast
 from commanding import command, process
 from holdfast.adapters.hermes import hook, switch
+from holdfast.adapters.hermes.received import given_up
 
 STATE = """
 class SessionDB:
@@ -50,6 +52,15 @@ def test_it_is_installed_seen_and_taken_away_again(python, home):
     assert on(python, home, "uninstall").code == 0
     assert asked(python, HOOK) == (0, "False", "")
     assert "was not under" in on(python, home, "uninstall").err
+
+
+@pytest.mark.slow
+def test_what_was_given_up_is_counted(python, home):
+    assert "given up" not in on(python, home, "status").out
+    home.mkdir()
+    with holdfast.open(home / "holdfast.db") as store:
+        store.session(given_up.KEY).append({"role": "system", "content": "Given up."})
+    assert "1 message given up" in on(python, home, "status").out
 
 
 @pytest.mark.slow

@@ -44,6 +44,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "BasePlatformAdapter._start_session_processing": "self event session_key",
         "BasePlatformAdapter._queue_text_debounce": "self session_key event",
         "BasePlatformAdapter._text_debounce_store": "self",
+        "BasePlatformAdapter._send_with_retry": "self chat_id content reply_to metadata",
         "build_session_key": "source group_sessions_per_user thread_sessions_per_user",
         "merge_pending_message_event": "pending_messages session_key event merge_text",
     },
@@ -57,6 +58,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "GatewayRunner._queue_or_replace_pending_event": "self session_key event",
         "GatewayRunner._clear_conversation_scope": "self session_key reason",
         "GatewayRunner._adapter_for_source": "self source",
+        "GatewayRunner._thread_metadata_for_source": "self source",
         "GatewayRunner._evict_cached_agent": "self session_key",
         "GatewayRunner._run_agent": (
             "self message context_prompt history source session_id session_key"

@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterable
 from holdfast import Receipt
 
 TRIES_MAX = 3
-"""How often a message is put back that comes to nothing each time."""
+"""How often a message is put back that comes to nothing each time. A process that ends before Hermes
+has done with it does not count: the message may have had no part in that.
+"""
 
 
 class Received:
@@ -34,6 +36,9 @@ class Received:
         self.event_id = event_id
         self.labels = labels or {}
         self.tries = 0
+        """How often Hermes had it put back, and was done with it, and no turn had it."""
+        self.was_put_back = False
+        """Whether this process has handed it in again: if it is lost after that, a try has failed."""
         self.is_left = False
         """Whether a process has received it that is gone: it is in no queue."""
         self.is_held = False

@@ -31,7 +31,7 @@ INBOX = "hermes-inbox:"
 """Before the name of a chat: the key of its inbox."""
 PAGE = 200
 TRIES = "hermes_tries"
-"""The label that counts how often a message was put back."""
+"""The label that counts how often a message was put back in vain."""
 ATTRIBUTE = "_holdfast_received"
 """Where an event has what it was received as: several, once events were joined."""
 
@@ -89,6 +89,15 @@ class GatewayInbox:
             self.attach(event, some)
         return self.book.open_of(some)
 
+    def arrival(self, event: Any) -> str:
+        """The id of the first message of an event, which begins with the time of its receipt; empty
+        where it has none.
+        """
+        messages = self.of(event)
+        if not messages:
+            return ""
+        return messages[0].id
+
     def attach(self, event: Any, some: Iterable[Received]) -> None:
         """From now on the event stands for these."""
         setattr(event, ATTRIBUTE, list(some))
@@ -113,28 +122,34 @@ class GatewayInbox:
             except HoldfastError as error:
                 log.warning("a message stays in the inbox: %s", error)
 
-    def try_again(self, some: Iterable[Received]) -> list[Received]:
-        """Those of these that are to be put back; one more try is counted for the first of them, and
-        those that had enough are settled. It is counted in the store: a message may end the process
-        each time.
+    def hopeful_of(
+        self, some: Iterable[Received]
+    ) -> tuple[list[Received], list[Received]]:
+        """Those of these that are to be put back, of which the first is handed in now; and those that
+        had enough tries.
         """
         hopeful: list[Received] = []
         hopeless: list[Received] = []
         for each in some:
             each.is_wanted = False
+            # The others stood behind the first: Hermes has not seen them.
+            if each.was_put_back:
+                each.tries += 1
+                each.was_put_back = False
             if each.tries >= TRIES_MAX:
                 hopeless.append(each)
             else:
                 hopeful.append(each)
-        if hopeless:
-            log.error("%d messages came to nothing, and are given up", len(hopeless))
-            self.settle(hopeless)
-        # The others stand behind the first, and are counted when it is their turn.
         for each in hopeful[:1]:
-            each.tries += 1
-            session = self.store.get(each.receipt.session_id)
-            session.label(each.id, **{TRIES: each.tries})
-        return hopeful
+            each.was_put_back = True
+        return hopeful, hopeless
+
+    def note_tries(self, some: Iterable[Received]) -> None:
+        """Stores how often each was tried: the next process goes on counting."""
+        for each in some:
+            if each.tries:
+                session = self.store.get(each.receipt.session_id)
+                session.label(each.id, **{TRIES: each.tries})
 
     def load(self) -> None:
         """Finds what earlier processes have left; once."""

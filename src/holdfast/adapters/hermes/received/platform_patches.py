@@ -22,7 +22,7 @@ from holdfast.adapters.hermes.received.inbox import (
     is_received,
     received_on,
 )
-from holdfast.adapters.hermes.received.queues import Chat
+from holdfast.adapters.hermes.received.queues import Chat, insert_in_order
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.hermes")
@@ -149,16 +149,42 @@ def _merging(merge: Any) -> Any:
         pending_messages: Any, session_key: str, event: Any, **named: Any
     ) -> None:
         before = pending_messages.get(session_key)
-        merge(pending_messages, session_key, event, **named)
         inbox = inbox_for(event.source)
         if inbox is None or before is None or before is event:
+            merge(pending_messages, session_key, event, **named)
             return
-        if pending_messages.get(session_key) is before:
-            inbox.join(before, event)
+        queued = gateway()._queued_events.get(session_key, [])
+        last = queued[-1] if queued else before
+        if _put_in_order(pending_messages, session_key, event, last, inbox):
             return
-        _keep_overwritten(pending_messages, session_key, before, event, inbox)
+        # With the last of all that waits, not with the next: else it would pass those between.
+        place = {session_key: last}
+        merge(place, session_key, event, **named)
+        if place[session_key] is last:
+            inbox.join(last, event)
+        elif queued:
+            queued.append(event)
+        else:
+            pending_messages[session_key] = event
+            _keep_overwritten(pending_messages, session_key, before, event, inbox)
 
     return merge_pending_message_event
+
+
+def _put_in_order(
+    pending: Any, key: str, event: Any, last: Any, inbox: GatewayInbox
+) -> bool:
+    """Puts an event that came in before something that waits at its place, by itself: joined to what
+    came after it, its words would stand behind those. Whether it did.
+    """
+    came = inbox.arrival(event)
+    if not came or came >= inbox.arrival(last):
+        return False
+    events = [pending[key], *gateway()._queued_events.get(key, ())]
+    insert_in_order(inbox, events, event)
+    pending[key] = events[0]
+    gateway()._queued_events[key] = events[1:]
+    return True
 
 
 def _keep_overwritten(

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Any
 
+from holdfast.adapters.hermes.received import given_up
 from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.event_labels import event_of
 from holdfast.adapters.hermes.received.gateway import platform_base
@@ -75,27 +76,41 @@ async def at_start(runner: Any, inbox: GatewayInbox) -> None:
 
 
 async def _hand_in(chat: Chat, some: list[Received]) -> None:
-    # In their hands already: nobody else may put them back while the tries are counted.
+    # In their hands already: nobody else may put them back meanwhile.
     chat.inbox.book.enter(some)
     try:
-        hopeful = await asyncio.to_thread(chat.inbox.try_again, some)
+        hopeful, hopeless = chat.inbox.hopeful_of(some)
+        # Before anything is waited for: what comes in now has to find them in the queue.
         waiting = chat.take_waiting()
         for each in hopeful:
             event = _event_of(each, chat.inbox)
             if event is not None:
                 chat.insert(waiting, event)
-        if not waiting:
-            return
-        log.warning("%s: %d messages are put back", chat.key, len(hopeful))
         first = None
-        # Else something came in while they were counted: its turn's end goes on with them.
-        if chat.is_idle:
+        # Else a turn runs, whose end goes on with them.
+        if waiting and chat.is_idle:
             first = waiting.pop(0)
         chat.put_waiting(waiting)
+        if hopeful:
+            log.warning("%s: %d messages are put back", chat.key, len(hopeful))
+        await _give_up(chat, hopeless)
+        if hopeful:
+            await asyncio.to_thread(chat.inbox.note_tries, hopeful[:1])
         if first is not None:
             await chat.adapter.handle_message(first)
     finally:
         chat.inbox.book.leave(some)
+
+
+async def _give_up(chat: Chat, some: list[Received]) -> None:
+    """These are tried no more: whoever has sent them is told, and so is the model of the next turn."""
+    if not some:
+        return
+    notice = given_up.notice_of(some)
+    log.error("%s: %s", chat.key, notice)
+    is_stored = await asyncio.to_thread(given_up.store, chat, some, notice)
+    if is_stored:
+        await given_up.tell(chat, some[0], notice)
 
 
 def _event_of(received: Received, inbox: GatewayInbox) -> Any:

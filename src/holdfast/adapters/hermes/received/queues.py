@@ -25,8 +25,9 @@ class Chat(NamedTuple):
 
     @property
     def is_held_back(self) -> bool:
-        """Whether the gateway is starting, and answers nothing yet."""
-        return bool(getattr(self.runner, "_startup_restore_in_progress", False))
+        """Whether the gateway answers nothing now: it is starting, or shuts down."""
+        is_starting = getattr(self.runner, "_startup_restore_in_progress", False)
+        return bool(is_starting or self.runner._draining)
 
     def take_waiting(self) -> list[Any]:
         """Empties the queue of this chat; what was in it, the next one first."""
@@ -46,22 +47,8 @@ class Chat(NamedTuple):
             self.runner._queued_events[self.key] = events[1:]
 
     def insert(self, events: list[Any], event: Any) -> None:
-        """Puts an event before the first of these that came in after it. What has no receipt, a word
-        of Hermes' own, stays where it is.
-        """
-        came = self._arrival(event)
-        for place, other in enumerate(events):
-            if came and came < self._arrival(other):
-                events.insert(place, event)
-                return
-        events.append(event)
-
-    def _arrival(self, event: Any) -> str:
-        """The id of the first message of an event, which begins with the time of its receipt."""
-        messages = self.inbox.of(event)
-        if not messages:
-            return ""
-        return messages[0].id
+        """Puts an event at its place among these (`insert_in_order`)."""
+        insert_in_order(self.inbox, events, event)
 
     def lost(self, besides: list[Any]) -> list[Received]:
         """What no queue holds and no turn has, nor any of these events."""
@@ -70,6 +57,18 @@ class Chat(NamedTuple):
             for each in self.inbox.of(event):
                 known.add(each.id)
         return self.inbox.book.lost(self.key, known)
+
+
+def insert_in_order(inbox: GatewayInbox, events: list[Any], event: Any) -> None:
+    """Puts an event before the first of these that came in after it. What has no receipt, a word of
+    Hermes' own, stays where it is.
+    """
+    came = inbox.arrival(event)
+    for place, other in enumerate(events):
+        if came and came < inbox.arrival(other):
+            events.insert(place, event)
+            return
+    events.append(event)
 
 
 def queued_ids(adapter: Any, runner: Any, inbox: GatewayInbox) -> set[str]:

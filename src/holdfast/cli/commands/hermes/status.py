@@ -3,6 +3,7 @@
 from typing import Any
 
 import holdfast
+from holdfast.adapters.hermes.received.given_up import KEY, count_of
 from holdfast.adapters.hermes.serving import FILE
 from holdfast.adapters.hermes.switch import is_current
 from holdfast.cli.codes import DONE, WRONG
@@ -23,17 +24,19 @@ def run(options: Any, out: Output) -> int:
     The exit code is 1 when it is switched on and can't work: another release of Hermes, or no Holdfast beside it.
 
     With --json, one object: `python`, `folder`, `hermes`, `holdfast`, `is_on`, `is_current` (the hook is that of this
-    Holdfast), `problem`, `store` and `waiting`: how many messages wait for a turn.
+    Holdfast), `problem`, `store`, `waiting`: how many messages wait for a turn, and `given_up`: how many were handed in
+    as often as they may be, and came to nothing.
     """
     environment = found(options)
     path = home(options) / FILE
-    waiting = _waiting(path) if path.exists() else 0
+    waiting, given_up = _counted(path) if path.exists() else (0, 0)
     facts = {
         **environment._asdict(),
         "is_current": is_current(environment),
         "problem": environment.problem,
         "store": str(path),
         "waiting": waiting,
+        "given_up": given_up,
     }
     if out.is_json:
         out.json(facts)
@@ -42,6 +45,11 @@ def run(options: Any, out: Output) -> int:
         out.line((state, "strong"), f"  Hermes Agent {environment.hermes}")
         out.line(f"{environment.python}, Holdfast {environment.holdfast}")
         out.line(f"{path}, {units.many(waiting, 'message')} waiting")
+        if given_up:
+            out.line(
+                f"{units.many(given_up, 'message')} given up: "
+                f"`holdfast sessions show {KEY} --store {path}`"
+            )
         if environment.is_on and not facts["is_current"]:
             out.line(
                 "The hook is that of another Holdfast: `holdfast hermes install` renews it."
@@ -51,7 +59,8 @@ def run(options: Any, out: Output) -> int:
     return WRONG if environment.is_on and environment.problem else DONE
 
 
-def _waiting(path: Any) -> int:
+def _counted(path: Any) -> tuple[int, int]:
+    """How many messages wait in this store, and how many were given up."""
     count, after = 0, None
     with holdfast.open(path, read_only=True) as store:
         while True:
@@ -59,4 +68,4 @@ def _waiting(path: Any) -> int:
             count += len(page)
             after = page.next
             if after is None:
-                return count
+                return count, count_of(store)
