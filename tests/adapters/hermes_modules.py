@@ -215,6 +215,16 @@ def _agent_class():
         def _reset_stream_delivery_tracking(self):
             return None
 
+        def _ensure_stream_writer_state(self):
+            if not hasattr(self, "_stream_writer_tls"):
+                self._stream_writer_tls, self._stream_writer_token = threading.local(), 0
+
+        def _claim_stream_writer(self):
+            self._ensure_stream_writer_state()
+            self._stream_writer_token += 1
+            self._stream_writer_tls.token = self._stream_writer_token
+            return self._stream_writer_token
+
         def _fire_stream_delta(self, text):
             for callback in (self.stream_delta_callback, self._stream_callback):
                 if callback is not None:

@@ -120,20 +120,23 @@ POISON = "Poison, and more words than anybody would want to read once more in a 
 
 def test_what_comes_to_nothing_each_time_is_given_up_in_plain_sight(play):
     async def scene(world):
+        handle = world.adapter._message_handler
+
         async def lose(event):
             seen.append(event.text)
+            if event.text != POISON:
+                await handle(event)
 
-        handle, world.adapter._message_handler = world.adapter._message_handler, lose
-        left(world, POISON, "Behind it.")
+        world.adapter._message_handler = lose
+        left(world, POISON)
         await world.runner._drain_startup_restore_queue()
-        while not world.adapter.sent:
-            await asyncio.sleep(0.01)
-        world.adapter._message_handler = handle
+        await world.rests()
+        await world.say("Next.")
         await world.rests()
 
     seen = []
     world = play(scene)
-    assert seen.count(POISON) == 3
+    assert seen.count(POISON) == 3 and world.agent.asked == ["Next."]
     [[chat, notice]] = world.adapter.sent
     assert chat == "c1"
     assert "“Poison, and more words than anybody would want to read once…”" in notice

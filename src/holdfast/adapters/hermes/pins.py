@@ -34,6 +34,8 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "AIAgent.clear_interrupt": "self",
         "AIAgent._fire_stream_delta": "self text",
         "AIAgent._reset_stream_delivery_tracking": "self",
+        "AIAgent._claim_stream_writer": "self",
+        "AIAgent._ensure_stream_writer_state": "self",
     },
     "agent.turn_finalizer": {
         "finalize_turn": "agent final_response api_call_count interrupted failed messages",

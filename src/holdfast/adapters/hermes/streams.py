@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.adapters.hermes.spoken.conversation import Conversation
+from holdfast.adapters.hermes.spoken.left_threads import is_left
 from holdfast.errors import HoldfastError, Overtaken
 from holdfast.runtime.open_store import CLOSED
 
@@ -22,6 +23,9 @@ Callback = Callable[..., Any]
 
 STOP = "Stop requested"
 """What Hermes itself says to an agent that is to stop: it is not run as the user's next message."""
+
+SUPERSEDED = -1
+"""A number of a stream that is never the current one in Hermes."""
 
 _CONVERSATION = "_holdfast_conversation"
 
@@ -51,6 +55,21 @@ def patch_run_agent(module: ModuleType) -> None:
             _store(self, conversation, conversation.retry, None)
 
     agent._reset_stream_delivery_tracking = _reset_stream_delivery_tracking
+    agent._claim_stream_writer = _claiming(agent._claim_stream_writer)
+
+
+def _claiming(claim: Callable[[Any], int]) -> Callable[[Any], int]:
+    @functools.wraps(claim)
+    def _claim_stream_writer(self: Any) -> int:
+        if not is_left(self):
+            return claim(self)
+        # As one that another has followed: Hermes stops reading its stream then, and what the
+        # running turn streams stays the current one.
+        self._ensure_stream_writer_state()
+        self._stream_writer_tls.token = SUPERSEDED
+        return SUPERSEDED
+
+    return _claim_stream_writer
 
 
 class StoredFirst:
@@ -74,6 +93,8 @@ class StoredFirst:
     def _storing(self, agent: Any, show: Callback) -> Callback:
         @functools.wraps(show)
         def stored_first(text: Any = None, *more: Any, **named: Any) -> Any:
+            if _is_too_late(agent, text):
+                raise NotStored
             conversation = speaking(agent)
             if conversation is not None:
                 store = self._storing_of(agent, conversation, text, named)
@@ -98,6 +119,17 @@ class StoredFirst:
         if self.name == "interim_assistant_callback":
             return functools.partial(_whole, conversation, str(text))
         return functools.partial(conversation.show, str(text))
+
+
+def _is_too_late(agent: Any, text: Any) -> bool:
+    """Whether a thread speaks whose turn is over. It is not heard: these words are of a request that
+    was stopped, and there is no answer that they belong to.
+    """
+    if is_left(agent):
+        return True
+    conversation = conversation_of(agent)
+    # One that never had a turn here is not served.
+    return text is not None and conversation is not None and conversation.turn is None
 
 
 def _whole(conversation: Conversation, text: str) -> None:

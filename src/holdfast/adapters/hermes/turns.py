@@ -23,6 +23,7 @@ from holdfast.adapters.hermes.serving import (
     serving_of,
     set_running_turn,
 )
+from holdfast.adapters.hermes.spoken import left_threads
 from holdfast.adapters.hermes.spoken.conversation import Conversation
 from holdfast.adapters.hermes.spoken.live_list import (
     ROLES,
@@ -322,6 +323,7 @@ class AgentCall:
         # Where receipts that steer it look for the turn, and a second call finds out who is at work.
         set_running_turn(agent, turn)
         _at_work[conversation.session_id] = agent
+        threads = left_threads.begin(agent)
         try:
             with turn:
                 try:
@@ -340,6 +342,7 @@ class AgentCall:
                 raise
             log.warning("the end of a turn can't be stored: %s", error)
         finally:
+            left_threads.end(agent, threads)
             set_running_turn(agent, None)
             conversation.turn = None
         return _told(result, conversation)
