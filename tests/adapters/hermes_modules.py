@@ -193,6 +193,7 @@ def _agent_class():
             self.requests = []
             self.interrupts = []
             self._interrupt_requested = False
+            self._pending_steer = None
             self.stream_delta_callback = None
             self._stream_callback = None
             self.interim_assistant_callback = None
@@ -204,10 +205,17 @@ def _agent_class():
             self.interrupts.append(message)
 
         def steer(self, text):
+            self._pending_steer = f"{self._pending_steer}\n{text}" if self._pending_steer else text
             return True
 
         def _drain_pending_steer(self):
-            return None
+            text, self._pending_steer = self._pending_steer, None
+            return text
+
+        def _apply_pending_steer_to_tool_results(self, messages, num_tool_msgs):
+            text = self._drain_pending_steer()
+            if text:
+                messages[-1]["content"] += f"\n\n[STEER]\n{text}\n[/STEER]"
 
         def clear_interrupt(self):
             self._interrupt_requested = False
@@ -290,6 +298,7 @@ def _agent_class():
                 for call in step["tools"]:
                     messages.append({"role": "tool", "tool_call_id": call["id"], "content": "ok"})
                     self._flush_messages_to_session_db_unlocked(messages, history)
+                    self._apply_pending_steer_to_tool_results(messages, 1)
             return self.finalizer.finalize_turn(
                 self,
                 final_response=text,

@@ -22,6 +22,7 @@ from holdfast import Message
 from holdfast.adapters.hermes.rows.catch_up import LastTurn, Row, last_turn, missing
 from holdfast.adapters.hermes.serving import Serving, serving_at
 from holdfast.adapters.hermes.spoken.live_list import ROLES, Live, Payload, plain
+from holdfast.adapters.hermes.spoken.steered import results_first
 from holdfast.errors import AlreadyAccepted, HoldfastError
 
 log = logging.getLogger("holdfast.hermes")
@@ -35,14 +36,16 @@ _thread = threading.local()
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[None]:
-    """What is appended in here by this thread was recorded with its agent's list."""
-    before = getattr(_thread, "recorded", False)
-    _thread.recorded = True
+def recorded(steered: list[str]) -> Iterator[None]:
+    """What is appended in here by this thread was recorded with its agent's list; and so were words
+    that have steered its turn, of which no row is appended by Hermes.
+    """
+    before = getattr(_thread, "recorded", False), getattr(_thread, "steered", [])
+    _thread.recorded, _thread.steered = True, steered
     try:
         yield
     finally:
-        _thread.recorded = before
+        _thread.recorded, _thread.steered = before
 
 
 def patch_hermes_state(module: ModuleType) -> None:
@@ -92,6 +95,12 @@ def _appending(base: Any) -> Callable[..., int]:
         if not getattr(_thread, "recorded", False):
             if _is_known(serving, row):
                 return REFUSED
+        # After the results of all calls of a message: none of them may stand behind it.
+        elif role != "tool":
+            told = list(_thread.steered)
+            _thread.steered.clear()
+            for words in told:
+                self.append_message(session_id, "user", words)
         # A row in the backlog is known by its time, if it is tried again.
         row["timestamp"] = _time_of(row.get("timestamp"), serving)
         if _write_backlog(self, base, serving, look=False):
@@ -289,7 +298,7 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
 def _write_missing(db: Any, base: Any, session_id: str, turn: LastTurn) -> None:
     said = []
     stored = []
-    for message in turn.messages:
+    for message in results_first(turn.messages):
         if message.role in ROLES:
             said.append(message)
             words = _text(message.payload)

@@ -22,6 +22,9 @@ from holdfast.adapters.hermes.received import steering
 from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.gateway import current
 from holdfast.adapters.hermes.serving import running_turn, serving_of
+from holdfast.adapters.hermes.spoken import steered
+from holdfast.adapters.hermes.spoken.live_list import Said
+from holdfast.adapters.hermes.streams import conversation_of
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.hermes")
@@ -73,7 +76,7 @@ def patch_run_agent(module: ModuleType) -> None:
     clear = agent.clear_interrupt
 
     @functools.wraps(steer)
-    def steered(self: Any, text: str) -> bool:
+    def steer_by(self: Any, text: str) -> bool:
         some = list(current.get())
         with steering.lock:
             # The gateway queues it then: it knows an agent as running for a while after its turn.
@@ -86,7 +89,8 @@ def patch_run_agent(module: ModuleType) -> None:
 
     @functools.wraps(drain)
     def _drain_pending_steer(self: Any) -> Any:
-        fate = steering.fate_of_words(sys._getframe(1))
+        caller = sys._getframe(1)
+        fate = steering.fate_of_words(caller)
         seen: list[Received] = []
         with steering.lock:
             text = drain(self)
@@ -94,7 +98,7 @@ def patch_run_agent(module: ModuleType) -> None:
                 steering.hand_back(self)
             elif fate == "seen" and text:
                 seen = steering.taken_up(self)
-        _take_steered(self, seen)
+        _take_steered(self, seen, caller.f_locals.get("messages"))
         return text
 
     @functools.wraps(interrupt)
@@ -107,14 +111,14 @@ def patch_run_agent(module: ModuleType) -> None:
         clear(self)
         steering.dropped(self)
 
-    agent.steer = steered
+    agent.steer = steer_by
     agent._drain_pending_steer = _drain_pending_steer
     agent.interrupt = interrupted
     agent.clear_interrupt = clear_interrupt
 
 
-def _take_steered(agent: Any, some: list[Received]) -> None:
-    """The running turn takes these: the model is about to see them in a tool's result."""
+def _take_steered(agent: Any, some: list[Received], messages: Any) -> None:
+    """The running turn takes these: the model is about to see them in a result of these messages."""
     serving = serving_of(agent)
     turn = running_turn(agent)
     if serving is None or turn is None or not some:
@@ -123,7 +127,19 @@ def _take_steered(agent: Any, some: list[Received]) -> None:
     if not taken:
         return
     try:
-        turn.inbox(take=_receipts(taken))
+        stored = turn.inbox(take=_receipts(taken))
     except HoldfastError as error:
         # The model sees the words all the same; they wait in the store for the next start.
         log.error("words that steer can't be stored in their turn: %s", error)
+        return
+    conversation = conversation_of(agent)
+    if conversation is None or len(stored) != len(taken):
+        return
+    words: list[Said] = []
+    payloads = []
+    for each, message in zip(taken, stored, strict=True):
+        # A dict of its own, as if Hermes had one: it is known by that.
+        words.append(({}, {"role": "user", "content": each.text}))
+        payloads.append(dict(message.payload))
+    conversation.steer(messages, payloads, words)
+    steered.keep_rows(agent, words)

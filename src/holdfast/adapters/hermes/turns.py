@@ -23,7 +23,7 @@ from holdfast.adapters.hermes.serving import (
     serving_of,
     set_running_turn,
 )
-from holdfast.adapters.hermes.spoken import left_threads
+from holdfast.adapters.hermes.spoken import left_threads, steered
 from holdfast.adapters.hermes.spoken.conversation import Conversation
 from holdfast.adapters.hermes.spoken.live_list import (
     ROLES,
@@ -106,7 +106,7 @@ def patch_run_agent(module: ModuleType) -> None:
             return flush(self, messages, conversation_history)
         record(self, messages, is_scaffolding)
         # Also where that has failed: then at least Hermes' own rows have it.
-        with recorded():
+        with recorded(steered.rows_of(self)):
             return flush(self, messages, conversation_history)
 
     agent.run_conversation = run_conversation
@@ -343,6 +343,7 @@ class AgentCall:
             log.warning("the end of a turn can't be stored: %s", error)
         finally:
             left_threads.end(agent, threads)
+            steered.forget_rows(agent)
             set_running_turn(agent, None)
             conversation.turn = None
         return _told(result, conversation)

@@ -2,6 +2,7 @@
 
     begin       a turn was opened for a call of `run_conversation`
     show        a piece of text is about to be shown: it is stored first
+    steer       messages of the user's go into a tool's result, on their way to the model
     segment     what is shown next is another message; `retry`: and the model is asked again
     record      Hermes writes its list: what is new in it is stored, its shape becomes the view
     finish      the call is over
@@ -17,6 +18,7 @@ from typing import Any
 from holdfast import Session, Turn
 from holdfast.adapters.hermes.spoken.live_list import Live, LiveList, Payload, Said
 from holdfast.adapters.hermes.spoken.speech import FORMAT, Speech
+from holdfast.adapters.hermes.spoken.steered import SteeredWords
 from holdfast.errors import Overtaken
 
 
@@ -39,6 +41,7 @@ class Conversation:
         self._speech: Speech | None = None
         self._unclaimed: list[Speech] = []
         self._cut_before: list[Payload] = []
+        self._steered = SteeredWords()
 
     def begin(self, turn: Turn, asked: list[Payload]) -> None:
         """A turn was opened, with these messages of the user's."""
@@ -54,6 +57,17 @@ class Conversation:
         """These answers were cut off by a kill: what Hermes loads of them has no blank at its end."""
         with self.lock:
             self._cut_before = payloads
+
+    def steer(
+        self, messages: list[Live], stored: list[Payload], words: list[Said]
+    ) -> None:
+        """Messages that the running turn has taken go into the last result of this list; `words` are
+        those of them that the model is told.
+        """
+        with self.lock:
+            for payload, (live, _) in zip(stored, words, strict=True):
+                self._list.bind(live, [payload])
+            self._steered.note(messages, words)
 
     def show(self, text: str) -> None:
         """Stores a piece of an answer; raises where it can't be stored, and must not be shown then."""
@@ -90,6 +104,7 @@ class Conversation:
     def record(self, said: list[Said]) -> None:
         """Stores what is new in the agent's list, and its shape."""
         with self.lock:
+            said = self._steered.placed(said)
             self._bind(said)
             self._present(said)
             # A copy that was known so far may say something else by now: that is an edit.
