@@ -7,6 +7,7 @@ import threading
 import hermes_modules
 import pytest
 
+from holdfast.adapters.hermes import turns
 from holdfast.adapters.hermes.serving import serving_at
 
 
@@ -97,3 +98,31 @@ def test_a_thread_of_the_running_turn_is_heard(hermes):
         agent.run_conversation(text)
     assert shown == ["Spoken.", "Spoken."]
     assert [text for role, text, _ in transcript(hermes) if role == "assistant"] == ["Spoken."] * 2
+
+
+def another(hermes, text, answer, history=None):
+    agent = hermes.AIAgent(session_db=hermes.db, script=[[answer]])
+    agent.stream_delta_callback = [].append
+    agent.run_conversation(text, conversation_history=history)
+    return agent
+
+
+def test_an_answer_whose_turn_was_overtaken_is_stored_once_and_drops_nothing(hermes, monkeypatch):
+    def overtaken():
+        # As if this one had been stopped for longer than its lease.
+        monkeypatch.setattr(turns, "PATIENCE_S", -1)
+        another(hermes, "Two.", "Second.", hermes.db.get_messages_as_conversation("s1"))
+
+    another(hermes, "Zero.", "Nothing.")
+    agent = hermes.AIAgent(session_db=hermes.db)
+    agent.script = [{"pieces": [overtaken], "text": "First."}]
+    history = hermes.db.get_messages_as_conversation("s1")
+    agent.run_conversation("One.", conversation_history=history)
+    said = ["Zero.", "Nothing.", "One.", "Two.", "Second.", "First."]
+    assert [text for _, text, _ in transcript(hermes)] == said
+    told = str(serving_at(hermes.db.db_path).conversation("s1").context())
+    assert all(text in told for text in ("One.", "Two.", "Second."))
+    another(hermes, "Three.", "Third.", hermes.db.get_messages_as_conversation("s1"))
+    assert [text for _, text, _ in transcript(hermes)] == [*said, "Three.", "Third."]
+    told = str(serving_at(hermes.db.db_path).conversation("s1").context())
+    assert all(told.count(text) == 1 for text in said), told

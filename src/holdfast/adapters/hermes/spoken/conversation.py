@@ -42,6 +42,7 @@ class Conversation:
         self._unclaimed: list[Speech] = []
         self._cut_before: list[Payload] = []
         self._steered = SteeredWords()
+        self._is_overtaken = False
 
     def begin(self, turn: Turn, asked: list[Payload]) -> None:
         """A turn was opened, with these messages of the user's."""
@@ -105,7 +106,12 @@ class Conversation:
         """Stores what is new in the agent's list, and its shape."""
         with self.lock:
             said = self._steered.placed(said)
+            self._is_overtaken = self.turn is not None and self.turn.stopped
             self._bind(said)
+            # Somebody else has gone on here, and this list has nothing of that: as the view it would
+            # drop what the other one has said. What is new in it is stored by now.
+            if self._is_overtaken:
+                return
             self._present(said)
             # A copy that was known so far may say something else by now: that is an edit.
             if self._list.reword(said):
@@ -167,11 +173,16 @@ class Conversation:
         return None
 
     def _add(self, live: Live, words: Payload) -> None:
-        """A message that the running turn has stored by now; late, where another has taken over."""
+        """Stores a message of the running turn; behind all others, where another has taken over: there
+        Hermes has its row, and whoever loads those knows it by that.
+        """
         assert self.turn is not None
-        # It is stored then all the same; that the turn is over, the next piece to be shown tells.
-        with contextlib.suppress(Overtaken):
-            self.turn.add(words, FORMAT)
+        if self._is_overtaken:
+            self.session.append(words, format=FORMAT)
+        else:
+            # It is stored also where another takes over just now, late.
+            with contextlib.suppress(Overtaken):
+                self.turn.add(words, FORMAT)
         self._list.bind(live, [words.copy()])
 
     def _bind_asked(self, fresh: list[Said]) -> None:
