@@ -4,6 +4,7 @@ and what comes to nothing each time is given up in plain sight.
 
 import asyncio
 
+import hermes_modules
 import pytest
 from hermes_gateway import World
 
@@ -197,3 +198,19 @@ def test_a_gateway_that_shuts_down_hands_nothing_in(play):
 
     world = play(scene)
     assert world.agent.asked == [] and len(store_of(world).pending()) == 1
+
+
+def test_the_next_turns_history_has_what_was_given_up(tmp_path, play):
+    async def scene(world):
+        left(world, "Poison.")
+        inbox = serving_at(world.db.db_path).inbox
+        inbox.load()
+        [[message]] = inbox.book.left_behind().values()
+        given_up.store(Chat(KEY, world.adapter, world.runner, inbox), [message], "Given up.")
+
+    db = hermes_modules.patched().SessionDB(db_path=tmp_path / "state.db")
+    db.create_session("s1", "cli")
+    play(scene)
+    for _ in range(2):
+        history = db.get_messages_as_conversation("s1")
+        assert [each["content"] for each in history] == ["Poison.", "Given up."]
