@@ -194,6 +194,8 @@ def _agent_class():
             self.interrupts = []
             self._interrupt_requested = False
             self._pending_steer = None
+            self._interrupt_message = None
+            self._current_streamed_assistant_text = ""
             self.stream_delta_callback = None
             self._stream_callback = None
             self.interim_assistant_callback = None
@@ -202,6 +204,7 @@ def _agent_class():
 
         def interrupt(self, message=None):
             self._interrupt_requested = True
+            self._interrupt_message = message
             self.interrupts.append(message)
 
         def steer(self, text):
@@ -219,9 +222,10 @@ def _agent_class():
 
         def clear_interrupt(self):
             self._interrupt_requested = False
+            self._interrupt_message = None
 
         def _reset_stream_delivery_tracking(self):
-            return None
+            self._current_streamed_assistant_text = ""
 
         def _ensure_stream_writer_state(self):
             if not hasattr(self, "_stream_writer_tls"):
@@ -234,12 +238,17 @@ def _agent_class():
             return self._stream_writer_token
 
         def _fire_stream_delta(self, text):
-            for callback in (self.stream_delta_callback, self._stream_callback):
+            callbacks = (self.stream_delta_callback, self._stream_callback)
+            delivered = not any(callbacks)
+            for callback in callbacks:
                 if callback is not None:
                     try:
                         callback(text)
+                        delivered = True
                     except Exception:
                         continue
+            if delivered:
+                self._current_streamed_assistant_text += text
 
         def _flush_messages_to_session_db_unlocked(self, messages, conversation_history=None):
             if self._persist_disabled or self._session_db is None:
@@ -313,6 +322,8 @@ def _agent_class():
             said = ""
             for piece in step["pieces"]:
                 if self._interrupt_requested:
+                    # What was shown of an answer that is cut off, and no more, is its message.
+                    said = self._current_streamed_assistant_text
                     break
                 if callable(piece):
                     piece()
@@ -329,14 +340,18 @@ def finalize_turn(
 ):
     agent.torn_down()
     agent._flush_messages_to_session_db_unlocked(messages, conversation_history)
-    agent.clear_interrupt()
-    return {
+    result = {
         "final_response": agent.transform(final_response),
         "messages": messages,
         "completed": True,
         "interrupted": interrupted,
         "failed": failed,
     }
+    # The command line sends this to the model as the user's next message, whatever it says.
+    if interrupted and agent._interrupt_message:
+        result["interrupt_message"] = agent._interrupt_message
+    agent.clear_interrupt()
+    return result
 
 
 def _runner_class():

@@ -184,7 +184,7 @@ def test_a_store_that_fails_stops_the_turn_and_tells_the_user(hermes):
     agent.script = [["Half ", fail, "never ", "never"]]
     result = agent.run_conversation("Hi.")
     assert shown[0] == "Half " and shown[1].startswith("\n\n⚠️ Stopped") and len(shown) == 2
-    assert agent.interrupts == ["Stop requested"]
+    assert agent.interrupts == [None]
     assert result["failed"] and result["final_response"].startswith("⚠️ Stopped")
 
 

@@ -21,9 +21,6 @@ from holdfast.runtime.open_store import CLOSED
 
 Callback = Callable[..., Any]
 
-STOP = "Stop requested"
-"""What Hermes itself says to an agent that is to stop: it is not run as the user's next message."""
-
 SUPERSEDED = -1
 """A number of a stream that is never the current one in Hermes."""
 
@@ -172,7 +169,10 @@ def stop(
         if conversation.failure is not None:
             return
         conversation.failure = str(error)
-    agent.interrupt(STOP)
+    # Without a word: the command line sends the words of an interrupt to the model, as the user's
+    # next message. And one that the user has interrupted keeps his words.
+    if not getattr(agent, "_interrupt_requested", False):
+        agent.interrupt()
     # Of a turn that another has taken over there is nothing to say: the other one speaks.
     by_another = isinstance(error, Overtaken) and getattr(error, "reason", "") != CLOSED
     if show is not None and not by_another:

@@ -2,18 +2,21 @@
 
 A lock that is held too long or a damaged index refuses a row whose words Holdfast has. Hermes would log
 that and forget the row for good. Here it waits in an inbox of its own, in order, through restarts, until
-it is written.
+it is written. On a full disk, where Holdfast can't take it either, it waits in memory.
 """
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast import Message, Session, Store
 from holdfast.errors import HoldfastError, NotFound
-from holdfast.runtime.clock import World
+from holdfast.runtime.clock import World, mint
+
+log = logging.getLogger("holdfast.hermes")
 
 Make = Callable[[str, dict[str, Any]], None]
 """Makes a call of `SessionDB`; raises when it is refused."""
@@ -21,6 +24,13 @@ Make = Callable[[str, dict[str, Any]], None]
 KEY = "hermes-backlog"
 AGAIN_S = 5.0
 """So soon after a refusal, a row is not tried: each try waits for the lock, and the user with it."""
+
+
+class RefusedCall(NamedTuple):
+    """A call that was refused, as JSON, and the name that the store knows it by."""
+
+    name: str
+    words: str
 
 
 class Backlog:
@@ -33,15 +43,35 @@ class Backlog:
         self._may_wait = True
         self._lock = threading.RLock()
         self._is_tried = False
+        self._unstored: list[RefusedCall] = []
+        """The newest of them, which the store could not take either."""
 
     def add(self, call: str, named: dict[str, Any]) -> None:
-        """Keeps a call that was refused."""
+        """Keeps a call that was refused. Where the store can't take it either, as on a full disk, it
+        is kept in memory: the words that it is about are stored, or nobody was shown them.
+        """
         kept = {"call": call, "named": named}
         # What a provider has put into a row may be any object.
         words = json.dumps(kept, default=str)
-        self._store.accept(KEY, {"role": "user", "content": words})
-        self._refused_at = self._world.tick()
-        self._may_wait = True
+        world = self._world
+        with self._lock:
+            name = mint(world, world.now()).hex()
+            self._unstored.append(RefusedCall(name, words))
+            self._refused_at = world.tick()
+            self._may_wait = True
+            try:
+                self._store_kept()
+            except (HoldfastError, OSError) as error:
+                log.warning("rows that were refused are kept in memory: %s", error)
+
+    def _store_kept(self) -> None:
+        # Those before it first: rows keep their order.
+        while self._unstored:
+            name, words = self._unstored[0]
+            said = {"role": "user", "content": words}
+            # Known by its name: the store may have taken it, and have failed to say so.
+            self._store.accept(KEY, said, event_id=name)
+            del self._unstored[0]
 
     @property
     def is_closed(self) -> bool:
@@ -59,17 +89,21 @@ class Backlog:
             session = self._session()
             waiting = session.pending() if session is not None else []
             for message in waiting:
-                if not self._is_made(make, message):
+                if not self._is_made(make, message.text):
                     return False
                 self._settle(session, message)
+            while self._unstored:
+                if not self._is_made(make, self._unstored[0].words):
+                    return False
+                del self._unstored[0]
             self._may_wait = False
             return True
 
-    def _is_made(self, make: Make, message: Message) -> bool:
+    def _is_made(self, make: Make, words: str) -> bool:
         # The first one that is refused ends the round: rows keep their order.
         if self.is_closed:
             return False
-        kept = json.loads(message.text)
+        kept = json.loads(words)
         try:
             make(kept["call"], kept["named"])
         except Exception:

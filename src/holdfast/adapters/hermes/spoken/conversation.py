@@ -227,15 +227,16 @@ class Conversation:
 
     def _claim(self, live: Live, words: Payload, speech: Speech) -> None:
         """This dict is what was spoken."""
-        if speech is self._speech:
-            self._speech = None
-        else:
-            self._unclaimed.remove(speech)
         # Hermes gives an answer that was cut off no reason for its end.
         finish = live.get("finish_reason")
         if finish is not None:
             finish = str(finish) or None
         speech.close(words, finish=finish)
+        # Not before: if the store can't take it now, it is claimed when it is recorded again.
+        if speech is self._speech:
+            self._speech = None
+        else:
+            self._unclaimed.remove(speech)
         self._list.bind(live, [speech.payload()])
 
     def _bind_cut(self, live: Live, words: Payload) -> bool:

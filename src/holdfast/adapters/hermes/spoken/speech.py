@@ -16,7 +16,12 @@ class Speech:
     """
 
     def __init__(self, turn: Turn) -> None:
+        self._turn = turn
         self._stream = turn.stream(FORMAT)
+        self._is_broken = False
+        """Whether the store has failed in the middle of it: its turn then has what was stored of it,
+        and makes that a message when it can.
+        """
         self.text = ""
         self.is_over = False
         """Whether Hermes has said that its text is whole: what is shown next is another message."""
@@ -32,8 +37,15 @@ class Speech:
         if not self.text:
             kept = text.lstrip("\n")
         if kept:
-            self._stream.push(_chunk({"content": kept}))
+            self._push({"content": kept})
             self.text += kept
+
+    def _push(self, delta: dict[str, Any], finish: str | None = None) -> None:
+        try:
+            self._stream.push(_chunk(delta, finish))
+        except BaseException:
+            self._is_broken = True
+            raise
 
     def close(self, said: Payload | None = None, finish: str | None = None) -> None:
         """The message is stored as one. `said` is what Hermes made of it, with its calls. Without a
@@ -42,14 +54,27 @@ class Speech:
         # It is closed where it is cut and where Hermes writes it, whichever comes first.
         if self.is_closed:
             return
+        if self._is_broken:
+            # Asking the turn what the model sees has it store what it still holds. Without that,
+            # these words would not be known as stored, and would be stored once more.
+            self._turn.context(FORMAT)
+        else:
+            self._close(said or {}, finish)
         self.is_closed = True
-        for key, value in (said or {}).items():
+
+    def _close(self, said: Payload, finish: str | None) -> None:
+        besides = {}
+        for key, value in said.items():
             if key not in ("role", "content"):
-                self._besides[key] = value
-        if self._besides or finish:
-            last = _counted(self._besides)
-            self._stream.push(_chunk(last, finish))
-        self._stream.close()
+                besides[key] = value
+        if besides or finish:
+            self._push(_counted(besides), finish)
+        self._besides = besides
+        try:
+            self._stream.close()
+        except BaseException:
+            self._is_broken = True
+            raise
 
     def payload(self) -> Payload:
         """What is stored of it, once it is closed."""
