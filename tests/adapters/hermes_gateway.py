@@ -87,6 +87,14 @@ def merge_pending_message_event(pending_messages, session_key, event, *, merge_t
     pending_messages[session_key] = event
 
 
+def _reply_anchor_for_event(event):
+    return event.message_id
+
+
+def _thread_metadata_for_source(source, reply_to_message_id=None):
+    return {"anchor": reply_to_message_id}
+
+
 def modules():
     """Fresh modules, unpatched."""
     base = ModuleType("gateway.platforms.base")
@@ -95,6 +103,8 @@ def modules():
     for name in ("MessageEvent", "MessageType", "SessionSource", "build_session_key"):
         setattr(base, name, globals()[name])
     base.merge_pending_message_event = merge_pending_message_event
+    base._reply_anchor_for_event = _reply_anchor_for_event
+    base._thread_metadata_for_source = _thread_metadata_for_source
     base.BasePlatformAdapter = _adapter(base)
     run.GatewayRunner = _runner(base)
     agents.AIAgent = _agent()
@@ -121,7 +131,8 @@ def _adapter(base):
             self.sent = []
 
         async def _send_with_retry(self, chat_id, content, reply_to=None, metadata=None):
-            self.sent.append((chat_id, content))
+            await asyncio.sleep(0)
+            self.sent.append((chat_id, content, reply_to, metadata))
 
         def _text_debounce_store(self):
             return self._text_debounce
@@ -243,6 +254,9 @@ def _runner(base):
 
         def _thread_metadata_for_source(self, source, reply_to_message_id=None):
             return None
+
+        def _is_user_authorized(self, source):
+            return source.user_id not in self.refused
 
         async def _handle_message(self, event):
             key = build_session_key(event.source)

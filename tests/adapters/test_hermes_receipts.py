@@ -404,19 +404,6 @@ def test_messages_of_a_living_process_are_left_to_it(play, tmp_path):
         assert world.agent.asked == []
 
 
-def test_a_message_that_can_not_be_stored_is_passed_on(play, monkeypatch):
-    async def scene(world):
-        inbox = serving_at(world.db.db_path).inbox
-
-        def full(*given, **named):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(inbox, "receive", full)
-        await says(world, "Hello.")
-
-    assert play(scene)[1] == ["Hello."]
-
-
 def test_a_text_that_hermes_has_joined_in_place_is_taken_apart_again():
     first, second, third = {"role": "user"}, {"role": "user"}, {"role": "user"}
     assistant = {"role": "assistant", "content": "Yes."}

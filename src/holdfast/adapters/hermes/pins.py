@@ -23,6 +23,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "SessionDB.get_resume_conversations": "self session_id",
     },
     "run_agent": {
+        "AIAgent.__init__": "self",
         "AIAgent.run_conversation": (
             "self user_message system_message conversation_history task_id stream_callback "
             "persist_user_message persist_user_timestamp moa_config"
@@ -47,6 +48,8 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "BasePlatformAdapter._queue_text_debounce": "self session_key event",
         "BasePlatformAdapter._text_debounce_store": "self",
         "BasePlatformAdapter._send_with_retry": "self chat_id content reply_to metadata",
+        "_reply_anchor_for_event": "event",
+        "_thread_metadata_for_source": "source reply_to_message_id",
         "build_session_key": "source group_sessions_per_user thread_sessions_per_user",
         "merge_pending_message_event": "pending_messages session_key event merge_text",
     },
@@ -57,6 +60,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
         ),
         "GatewayRunner._drain_startup_restore_queue": "self",
         "GatewayRunner._handle_message": "self event",
+        "GatewayRunner._is_user_authorized": "self source",
         "GatewayRunner._queue_or_replace_pending_event": "self session_key event",
         "GatewayRunner._clear_conversation_scope": "self session_key reason",
         "GatewayRunner._adapter_for_source": "self source",

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast import Message
+from holdfast.adapters.hermes import unusable
 from holdfast.adapters.hermes.rows.catch_up import LastTurn, Row, last_turn, missing
 from holdfast.adapters.hermes.serving import Serving, serving_at
 from holdfast.adapters.hermes.spoken.live_list import ROLES, Live, Payload, plain
@@ -69,6 +70,7 @@ def patch_hermes_state(module: ModuleType) -> None:
         "get_messages",
     ):
         body[name] = _loading(base, name)
+    unusable.tell_in_a_sentence()
     module.SessionDB = type(base.__name__, (base,), body)  # type: ignore[attr-defined]
 
 

@@ -12,7 +12,8 @@ import holdfast
 from holdfast import Session, Store, Turn
 from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.rows.backlog import Backlog
-from holdfast.errors import NotFound
+from holdfast.adapters.hermes.unusable import ADVICE
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.runtime.clock import RealWorld, World
 
 FILE = "holdfast.db"
@@ -29,7 +30,7 @@ class Serving:
 
     def __init__(self, db_path: Path) -> None:
         self.db_path = db_path
-        self.store: Store = holdfast.open(db_path.with_name(FILE))
+        self.store = _opened(db_path.with_name(FILE))
         self.world: World = RealWorld()
         self.backlog = Backlog(self.store, self.world)
         self.inbox = GatewayInbox(self.store)
@@ -56,6 +57,14 @@ class Serving:
     def loaded_at(self, session_id: str) -> int | None:
         """Where the log of this session ended when Hermes loaded it last; None if it never has."""
         return self._loaded.get(session_id)
+
+
+def _opened(path: Path) -> Store:
+    try:
+        return holdfast.open(path)
+    except HoldfastError as error:
+        error.add_note(ADVICE)
+        raise
 
 
 _serving: dict[Path, Serving] = {}

@@ -184,6 +184,11 @@ def notice(error: Exception | str) -> str:
     return f"⚠️ Stopped: the answer can't be stored ({error})"
 
 
+def not_answered(error: Exception) -> str:
+    """What the user is told whose message can't be stored."""
+    return f"⚠️ Your message can't be stored, so it was not answered ({error})"
+
+
 def conversation_of(agent: Any) -> Conversation | None:
     """What this agent says and where, if it has said anything yet."""
     conversation: Conversation | None = agent.__dict__.get(_CONVERSATION)

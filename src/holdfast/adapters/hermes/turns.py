@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast import Message, Receipt, Session, Turn
-from holdfast.adapters.hermes import receipts
+from holdfast.adapters.hermes import receipts, unusable
 from holdfast.adapters.hermes.projection import recorded
 from holdfast.adapters.hermes.rows.catch_up import WINDOW, last_cut
 from holdfast.adapters.hermes.serving import (
@@ -36,6 +36,7 @@ from holdfast.adapters.hermes.spoken.live_list import (
 from holdfast.adapters.hermes.spoken.speech import FORMAT
 from holdfast.adapters.hermes.streams import (
     conversation_of,
+    not_answered,
     notice,
     set_conversation,
     stop,
@@ -88,14 +89,23 @@ def patch_run_agent(module: ModuleType) -> None:
     run = agent.run_conversation
     flush = agent._flush_messages_to_session_db_unlocked
     is_scaffolding = module._is_ephemeral_scaffolding
+    make = agent.__init__
+
+    @functools.wraps(make)
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        _check_store(self)
 
     @functools.wraps(run)
     def run_conversation(self: Any, user_message: Any, *more: Any, **named: Any) -> Any:
-        serving = serving_of(self)
+        call = AgentCall(run, user_message, more, named)
+        try:
+            serving = serving_of(self)
+        except (HoldfastError, OSError) as error:
+            return call.refused(self, error)
         # A call inside a call of the same agent is part of that one's turn.
         if serving is None or running_turn(self) is not None:
             return run(self, user_message, *more, **named)
-        call = AgentCall(run, user_message, more, named)
         return call.made(self, serving)
 
     @functools.wraps(flush)
@@ -109,11 +119,24 @@ def patch_run_agent(module: ModuleType) -> None:
         with recorded(steered.rows_of(self)):
             return flush(self, messages, conversation_history)
 
+    agent.__init__ = __init__
     agent.run_conversation = run_conversation
     agent._flush_messages_to_session_db_unlocked = (
         _flush_messages_to_session_db_unlocked
     )
     agent._holdfast_is_scaffolding = staticmethod(is_scaffolding)
+
+
+def _check_store(agent: Any) -> None:
+    """A command whose agent has a store that can't be opened ends here; in other threads, a gateway's
+    above all, each message is refused until that is put in order.
+    """
+    try:
+        serving_of(agent)
+    except (HoldfastError, OSError) as error:
+        if unusable.is_command():
+            unusable.end_command(error)
+        log.error("nothing will be answered: %s", error)
 
 
 def patch_turn_finalizer(module: ModuleType) -> None:
@@ -257,8 +280,7 @@ class AgentCall:
             turn = self._open(agent, conversation, serving.world)
             is_behind = _is_behind(conversation, turn, known_to)
         except (HoldfastError, OSError) as error:
-            log.error("a message of the user can't be stored: %s", error)
-            return self._refused(agent, error)
+            return self.refused(agent, error)
         if is_behind:
             self._load_again(agent, conversation)
         return self._inside(agent, conversation, turn)
@@ -348,9 +370,10 @@ class AgentCall:
             conversation.turn = None
         return _told(result, conversation)
 
-    def _refused(self, agent: Any, error: Exception) -> dict[str, Any]:
+    def refused(self, agent: Any, error: Exception) -> dict[str, Any]:
         """The answer to a message that can't be stored: the model is not asked."""
-        words = f"⚠️ Your message can't be stored, so it was not answered ({error})"
+        log.error("a message of the user can't be stored: %s", error)
+        words = not_answered(error)
         return {
             "final_response": words,
             "messages": list(self._named.get("conversation_history") or ()),

@@ -54,6 +54,15 @@ def inbox_for(source: Any) -> GatewayInbox | None:
     """The inbox of the profile that a message from here is for; None where there is no gateway, or
     it has no database, or its store can't be opened.
     """
+    try:
+        return open_inbox(source)
+    except (HoldfastError, OSError) as error:
+        log.error("what comes in is not stored: %s", error)
+        return None
+
+
+def open_inbox(source: Any) -> GatewayInbox | None:
+    """`inbox_for`, but a store that can't be opened raises."""
     runner = gateway()
     db = getattr(getattr(runner, "_session_db", None), "_db", None)
     if db is None or db.read_only:
@@ -61,11 +70,7 @@ def inbox_for(source: Any) -> GatewayInbox | None:
     path = db.db_path
     if getattr(runner.config, "multiplex_profiles", False) and source is not None:
         path = runner._resolve_profile_home_for_source(source) / "state.db"
-    try:
-        return serving_at(path).inbox
-    except (HoldfastError, OSError) as error:
-        log.error("what comes in is not stored: %s", error)
-        return None
+    return serving_at(path).inbox
 
 
 def inboxes() -> list[GatewayInbox]:

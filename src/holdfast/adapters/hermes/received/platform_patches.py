@@ -12,9 +12,11 @@ from typing import Any
 
 from holdfast.adapters.hermes.received import put_back
 from holdfast.adapters.hermes.received.book import overwritten
+from holdfast.adapters.hermes.received.event_labels import is_command
 from holdfast.adapters.hermes.received.gateway import (
     gateway,
     inbox_for,
+    open_inbox,
     set_platform_base,
 )
 from holdfast.adapters.hermes.received.inbox import (
@@ -23,6 +25,7 @@ from holdfast.adapters.hermes.received.inbox import (
     received_on,
 )
 from holdfast.adapters.hermes.received.queues import Chat, insert_in_order
+from holdfast.adapters.hermes.received.refusal import refuse
 from holdfast.errors import HoldfastError
 
 log = logging.getLogger("holdfast.hermes")
@@ -45,22 +48,23 @@ def patch_platform_base(module: ModuleType) -> None:
 def _receiving(base: Any, handle: Any) -> Any:
     @functools.wraps(handle)
     async def handle_message(self: Any, event: Any) -> Any:
-        inbox = None if event.internal else inbox_for(event.source)
+        inbox = None
+        is_new = True
+        try:
+            if not event.internal:
+                inbox = open_inbox(event.source)
+            if inbox is not None:
+                is_new = await _is_new(base, self, event, inbox)
+        except (HoldfastError, OSError) as error:
+            # A command has no words to be lost, and may be what stops a turn.
+            if not is_command(event):
+                await refuse(self, event, error)
+            inbox = None
         if inbox is None:
             return await handle(self, event)
-        if is_received(event):
-            _take_in_hand(event, inbox)
-        else:
-            key = _key_of(base, self, event)
-            try:
-                is_new = await asyncio.to_thread(inbox.receive, event, key)
-            except (HoldfastError, OSError) as error:
-                # Its turn can't be stored either, and then the user is told.
-                log.error("a message that came in can't be stored: %s", error)
-                return await handle(self, event)
-            if not is_new:
-                log.info("a message came again, and is not passed on")
-                return None
+        if not is_new:
+            log.info("a message came again, and is not passed on")
+            return None
         some = received_on(event)
         try:
             result = await handle(self, event)
@@ -73,6 +77,15 @@ def _receiving(base: Any, handle: Any) -> Any:
         return result
 
     return handle_message
+
+
+async def _is_new(base: Any, adapter: Any, event: Any, inbox: GatewayInbox) -> bool:
+    """Stores a message that came in; False when it came before."""
+    if is_received(event):
+        _take_in_hand(event, inbox)
+        return True
+    key = _key_of(base, adapter, event)
+    return await asyncio.to_thread(inbox.receive, event, key)
 
 
 def _take_in_hand(event: Any, inbox: GatewayInbox) -> None:
