@@ -1,6 +1,7 @@
 """Switching Holdfast on under Hermes and off again: real Pythons that start with it and without."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 
@@ -33,6 +34,7 @@ def python(tmp_path):
 
 @pytest.fixture
 def home(tmp_path):
+    (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
@@ -118,6 +120,32 @@ def test_an_unknown_release_is_left_alone_with_a_sentence(tmp_path, home, versio
 
 
 @pytest.mark.slow
+def test_what_is_left_alone_is_said_though_hermes_sends_its_own_words_nowhere(tmp_path, home):
+    modules = {"hermes_state": STATE}
+    python = hermes_environments.made(tmp_path / "env", version="0.20.0", modules=modules)
+    (tmp_path / f"{switch.MODULE}.py").write_text(switch._hook_text())
+    quiet = "import sys, os; sys.stderr = open(os.devnull, 'w'); "
+    with_hook = (
+        f"{quiet}sys.path.insert(0, {str(tmp_path)!r}); import {switch.MODULE}, hermes_state"
+    )
+    assert "Hermes Agent 0.20.0 is left alone" in asked(python, with_hook)[2]
+
+
+@pytest.mark.slow
+def test_the_version_is_that_of_the_environment_for_the_hook_and_for_status(tmp_path, home):
+    """Hermes puts its own folder first: a description of another release on PYTHONPATH is not its."""
+    python = hermes_environments.made(tmp_path / "env", modules={"hermes_state": STATE})
+    assert on(python, home, "install").code == 0
+    (tmp_path / "other").mkdir()
+    hermes_environments.described(tmp_path / "other", "hermes_agent", "0.20.0")
+    path = str(tmp_path / "other")
+    done = on(python, home, "status", PYTHONPATH=path)
+    assert (done.code, done.out.startswith("on  Hermes Agent 0.19.0")) == (0, True)
+    _, _, err = asked(python, "import hermes_state", PYTHONPATH=path)
+    assert "0.20.0" not in err
+
+
+@pytest.mark.slow
 def test_a_module_that_is_not_as_it_was_is_left_alone_with_a_sentence(tmp_path, home):
     changed = STATE.replace("read_only=False", "mode='rw'")
     python = hermes_environments.made(tmp_path / "env", modules={"hermes_state": changed})
@@ -185,3 +213,70 @@ def test_the_hook_is_put_in_front_once(monkeypatch):
     hook.install()
     assert [type(each).__name__ for each in sys.meta_path].count("Finder") == 1
     assert isinstance(sys.meta_path[0], hook.Finder)
+
+
+def damaged(path):
+    path.write_bytes(b"\x81damage" * 900)
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def of_another_program(path):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE a (b)")
+    path.chmod(0o600)
+
+
+def a_link_to_nowhere(path):
+    path.symlink_to("nowhere/x.db")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spoil", [damaged, a_folder, of_another_program, a_link_to_nowhere])
+def test_a_store_that_cant_be_used_is_told_by_status_and_refused_by_install(python, home, spoil):
+    assert on(python, home, "install").code == 0
+    spoil(home / "holdfast.db")
+    done = on(python, home, "status")
+    assert done.code == 1 and done.out.startswith("on  Hermes Agent 0.19.0")
+    assert str(home / "holdfast.db") in done.out and "not known" in done.out
+    [told] = on(python, home, "status", "--json").lines
+    assert told["waiting"] is None and told["problem"] in done.out
+    again = on(python, home, "install")
+    assert again.code == 5 and told["problem"] in again.err
+    # Switched off, it is no matter of Hermes'.
+    assert on(python, home, "uninstall").code == 0
+    done = on(python, home, "status")
+    assert done.code == 0 and done.out.startswith("off")
+
+
+@pytest.mark.slow
+def test_a_store_that_is_empty_or_yet_to_be_made_is_none_that_cant_be_used(python, home):
+    (home / "holdfast.db").touch()
+    (home / "state.db").touch()
+    done = on(python, home, "install")
+    assert done.code == 0 and f"nothing in {home}: nothing was brought over" in done.err
+    done = on(python, home, "status")
+    assert done.code == 0 and "0 messages waiting" in done.out
+    (home / "holdfast.db").unlink()
+    (home / "holdfast.db").symlink_to("x.db")
+    assert on(python, home, "status").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["install", "status"])
+def test_a_home_that_is_none_is_an_error(python, tmp_path, word):
+    done = on(python, tmp_path / "hom", word)
+    assert done.code == 2 and f"no folder {tmp_path / 'hom'}" in done.err
+    (tmp_path / "file").touch()
+    done = on(python, tmp_path / "file", word)
+    assert done.code == 2 and "is no folder" in done.err
+    assert asked(python, HOOK)[1] == "False"
+
+
+@pytest.mark.slow
+def test_a_home_that_hermes_is_yet_to_make_is_said_to_be_empty(python, tmp_path):
+    new = str(tmp_path / "new")
+    done = command("hermes", "install", "--python", python, HERMES_HOME=new)
+    assert done.code == 0 and "nothing was brought over" in done.err

@@ -70,6 +70,7 @@ def test_every_command_prints_json_and_only_that_on_stdout(world, path, tmp_path
     arguments = lines_of(world, tmp_path)[name]
     if name.startswith("hermes "):
         python = hermes_environments.made(tmp_path / "env")
+        (tmp_path / "home").mkdir()
         arguments = ("--python", str(python), "--home", str(tmp_path / "home"))
     done = command(*name.split(), *arguments, "--json", HOLDFAST_STORE=str(path))
     assert done.code == 0, done.err

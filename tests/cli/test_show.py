@@ -151,3 +151,20 @@ def test_lines_keep_to_the_terminal_in_any_script(path):
     out = on_terminal("sessions", "show", "key:k", "--store", path, columns=60, NO_COLOR="1").out
     assert max(cells(line) for line in out.splitlines()) <= 60
     assert "日本語のテキスト" in out
+
+
+def test_long_labels_are_cut_and_shown_whole_when_all_is_asked_for(tmp_path):
+    beside = {"key": "agent:main:wire:dm:c1", "source": {"platform": "wire", "chat_id": "c" * 300}}
+    with holdfast.open(tmp_path / "agent.db") as store:
+        session = store.session("k")
+        labels = {"hermes": beside, "words": "long " * 40, "few": {"a": 1}, "short": "yes"}
+        store.accept("k", "Hi.", labels=labels)
+        with session.turn():
+            pass
+    lines = {}
+    for more in ((), ("--full",)):
+        done = command("sessions", "show", "key:k", *more, "--store", tmp_path / "agent.db")
+        lines[more] = next(line for line in done.out.splitlines() if "hermes=" in line)
+    assert "hermes={…}" in lines[()] and "few={'a': 1}, short=yes" in lines[()]
+    assert "words=long long" in lines[()] and cells(lines[()]) < 160
+    assert str(beside) in lines["--full",]

@@ -32,7 +32,8 @@ def bring_history(
     # Closing a file releases all locks that the process has on it, Hermes' own included.
     assert "hermes_state" not in sys.modules, "not in a process of Hermes"
     state = home / "state.db"
-    if not state.exists():
+    # Empty it is before Hermes has made its tables.
+    if not state.exists() or not state.stat().st_size:
         return None
     reader = detect.open_reader(KIND, str(state))
     try:

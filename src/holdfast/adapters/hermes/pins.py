@@ -5,7 +5,9 @@ would lose what Hermes by itself keeps.
 """
 
 import inspect
-from importlib.metadata import PackageNotFoundError, version
+import sys
+import sysconfig
+from importlib.metadata import distributions
 from types import ModuleType
 
 VERSION = "0.19.0"
@@ -78,10 +80,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
 
 def problem_of(module: ModuleType) -> str | None:
     """Why this module is not the one that the patches are for; None when it is."""
-    try:
-        found = version("hermes-agent")
-    except PackageNotFoundError:
-        found = "of unknown version"
+    found = _version()
     if found != VERSION:
         return (
             f"Hermes Agent {found} is left alone: this Holdfast is for {VERSION}. "
@@ -97,6 +96,14 @@ def problem_of(module: ModuleType) -> str | None:
                 f"{module.__name__} is left alone"
             )
     return None
+
+
+def _version() -> str:
+    # Of the environment itself first, as Hermes looks for its own: PYTHONPATH may hold another's.
+    for path in ([sysconfig.get_paths()["purelib"]], sys.path):
+        for found in distributions(name="hermes-agent", path=path):
+            return found.version
+    return "of unknown version"
 
 
 def _parameters(module: ModuleType, name: str) -> list[str]:

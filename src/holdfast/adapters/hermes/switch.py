@@ -46,10 +46,11 @@ finally:
 _ASK = """\
 import importlib.metadata as metadata, json, sys, sysconfig
 def version(name):
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    # Of the environment itself first, as `pins` does: PYTHONPATH may hold another one's.
+    for path in [sysconfig.get_paths()["purelib"]], sys.path:
+        for found in metadata.distributions(name=name, path=path):
+            return found.version
+    return None
 def has_hook():
     return any(getattr(each, "is_holdfast_for_hermes", False) for each in sys.meta_path)
 print(json.dumps({"folder": sysconfig.get_paths()["purelib"], "hermes": version("hermes-agent"),

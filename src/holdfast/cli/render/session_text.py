@@ -15,13 +15,14 @@ from holdfast.domain.repair import StoredMessage
 from holdfast.domain.turn import ToolCall, TurnRecord
 from holdfast.exporters import units
 from holdfast.exporters.messages import Messages
-from holdfast.exporters.safe_text import cells, harmless, wrapped
+from holdfast.exporters.safe_text import cells, cut, harmless, wrapped
 from holdfast.exporters.units import CALL_STATES, VIEWS
 from holdfast.runtime.live.message import Message
 
 # Characters of a message, an outcome and a call; with --full there is no limit.
 TEXT_MAX, OUTCOME_MAX, CALL_MAX = 4000, 600, 300
 CUT = "▌"
+LABEL_CELLS = 60
 
 Line = tuple[Piece, ...]
 
@@ -160,7 +161,7 @@ class Printer:
         found = []
         for name, value in self._outline.log.labels.get(seen.id, {}).items():
             if name != "visible_to_model":
-                found.append(_labelled(name, value))
+                found.append(_labelled(name, value, full=self._full))
         return found
 
     def _parts(
@@ -241,8 +242,14 @@ class Printer:
             yield margin, " " * indent, (line, style)
 
 
-def _labelled(name: str, value: Any) -> str:
+def _labelled(name: str, value: Any, *, full: bool) -> str:
     """A label in few words: of what a session was in another store, only which one it was."""
     if name == "story" and isinstance(value, dict):
         return f"brought over from {value.get('kind')} {value.get('id')}"
-    return f"{name}={value}"
+    text = str(value)
+    if full or cells(text) <= LABEL_CELLS:
+        return f"{name}={text}"
+    # What an adapter keeps beside a message is for programs, and its beginning says little.
+    if isinstance(value, dict):
+        return f"{name}={{…}}"
+    return f"{name}={cut(text, LABEL_CELLS)}"
