@@ -137,3 +137,31 @@ def test_rows_that_neither_store_takes_wait_in_memory_and_are_stored_first(herme
         other.execute("ROLLBACK")
     hermes.db.get_messages_as_conversation("s1")
     assert [text for _, text in rows(hermes)] == ["Hi.", "Half of it", "And?", "Yes."]
+
+
+def test_a_history_that_is_loaded_soon_after_a_refusal_has_each_row_once(hermes, monkeypatch):
+    monkeypatch.setattr(backlog, "AGAIN_S", 1000)
+    monkeypatch.setattr(backlog.Backlog, "write_later", lambda *given: None)
+    stopped(hermes)
+    for _ in range(2):
+        loaded = hermes.db.get_messages_as_conversation("s1")
+        assert [each["content"] for each in loaded] == ["Hi.", "Half of it"]
+        monkeypatch.setattr(backlog, "AGAIN_S", 0)
+
+
+def test_rows_that_wait_are_not_written_anew_while_they_are_refused(hermes, monkeypatch):
+    """They would stand there twice as soon as those that wait are written."""
+    stopped(hermes)
+    make = hermes.db._insert
+
+    def refuse(session_id, row):
+        # Those that wait are refused for what they are, as by a damaged index.
+        if row.get("finish_reason") != "interrupted":
+            raise sqlite3.DatabaseError("malformed")
+        return make(session_id, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hermes.db, "_insert", refuse, raising=False)
+        hermes.db.get_messages_as_conversation("s1")
+    hermes.db.get_messages_as_conversation("s1")
+    assert [text for _, text in rows(hermes)] == ["Hi.", "Half of it"]

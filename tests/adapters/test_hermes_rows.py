@@ -106,9 +106,29 @@ def test_a_refused_row_does_not_make_the_next_one_wait(db):
         other.execute("BEGIN IMMEDIATE")
         fill(db, "One.")
         other.execute("ROLLBACK")
-    # Tried again only after a while: until then the rows stand in line.
+    # Tried again only after a while: until then the rows stand in line, unless they are asked for.
     assert db.append_message(session_id="s1", role="assistant", content="Two.") == -1
-    assert loaded(db) == [] and transcript(db) == ["One.", "Two."]
+    assert db._conn.execute("SELECT * FROM messages").fetchall() == []
+    assert loaded(db) == transcript(db) == ["One.", "Two."]
+
+
+def test_a_row_that_is_refused_again_is_not_passed_by_those_after_it(db, monkeypatch):
+    monkeypatch.setattr(backlog.Backlog, "write_later", lambda *given: None)
+    with sqlite3.connect(db.db_path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        fill(db, "One.", "Two.")
+        other.execute("ROLLBACK")
+    insert = db._insert
+
+    def refuse(session_id, row):
+        if row["content"] == "One.":
+            raise sqlite3.DatabaseError("malformed")
+        return insert(session_id, row)
+
+    monkeypatch.setattr(db, "_insert", refuse)
+    assert loaded(db) == []
+    monkeypatch.setattr(db, "_insert", insert)
+    assert loaded(db) == ["One.", "Two."]
 
 
 def test_an_end_of_a_session_that_was_refused_is_written_later(db, monkeypatch):

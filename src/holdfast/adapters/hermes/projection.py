@@ -284,9 +284,10 @@ def _catch_up(db: Any, base: Any, serving: Serving, session_id: str) -> None:
     way of loading what there is.
     """
     try:
-        _write_backlog(db, base, serving, look=True)
+        is_written = _write_backlog(db, base, serving, look=True)
         session = serving.known_conversation(session_id)
-        if session is not None:
+        # Rows that are still refused would be there twice once they are taken.
+        if session is not None and is_written:
             turn = last_turn(session)
             # A turn that has completed has written its rows, or has them in the backlog.
             if turn.end not in (None, "completed"):

@@ -80,12 +80,15 @@ class Backlog:
 
     def write(self, make: Make, *, look: bool) -> bool:
         """Makes the calls that wait, in order; whether none is left. With `look`, those of other
-        processes, too.
+        processes, too, and also soon after a refusal: a history is about to be loaded.
         """
         # One at a time: two threads would write the same rows.
         with self._lock:
             if not (look or self._may_wait):
                 return True
+            if self.is_closed and not look:
+                return False
+            # The first one that is refused ends the round: rows keep their order.
             session = self._session()
             waiting = session.pending() if session is not None else []
             for message in waiting:
@@ -100,9 +103,6 @@ class Backlog:
             return True
 
     def _is_made(self, make: Make, words: str) -> bool:
-        # The first one that is refused ends the round: rows keep their order.
-        if self.is_closed:
-            return False
         kept = json.loads(words)
         try:
             make(kept["call"], kept["named"])
