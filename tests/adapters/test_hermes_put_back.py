@@ -138,7 +138,7 @@ def test_what_comes_to_nothing_each_time_is_given_up_in_plain_sight(play):
     seen = []
     world = play(scene)
     assert seen.count(POISON) == 3 and world.agent.asked == ["Next."]
-    [[chat, notice]] = world.adapter.sent
+    [(chat, notice, *_)] = world.adapter.sent
     assert chat == "c1"
     assert "“Poison, and more words than anybody would want to read once…”" in notice
     store = store_of(world)

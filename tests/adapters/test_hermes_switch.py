@@ -59,7 +59,6 @@ def test_it_is_installed_seen_and_taken_away_again(python, home):
 @pytest.mark.slow
 def test_what_was_given_up_is_counted(python, home):
     assert "given up" not in on(python, home, "status").out
-    home.mkdir()
     with holdfast.open(home / "holdfast.db") as store:
         store.session(given_up.KEY).append({"role": "system", "content": "Given up."})
     assert "1 message given up" in on(python, home, "status").out
