@@ -9,6 +9,7 @@ import pytest
 from hermes_gateway import World
 
 from holdfast.adapters.hermes.received import given_up, put_back
+from holdfast.adapters.hermes.received.book import STARTS_MAX
 from holdfast.adapters.hermes.received.event_labels import labels_of
 from holdfast.adapters.hermes.received.inbox import GatewayInbox
 from holdfast.adapters.hermes.received.queues import Chat
@@ -114,6 +115,22 @@ def test_a_process_that_ends_before_the_turn_begins_is_no_try(play):
     world = play(scene)
     assert found == [(1, 0)] * 5
     assert world.agent.asked == ["Patient."] and world.adapter.sent == []
+
+
+def test_a_message_that_may_be_what_ends_each_process_is_given_up_in_the_end(play):
+    async def scene(world):
+        left(world, "Poison.")
+        for _ in range(STARTS_MAX + 1):
+            inbox = GatewayInbox(store_of(world))
+            inbox.load()
+            [[message]] = inbox.book.left_behind().values()
+            hopeful, hopeless = inbox.hopeful_of([message])
+            inbox.note_tries(hopeful)
+            found.append((len(hopeful), len(hopeless)))
+
+    found = []
+    play(scene)
+    assert found == [(1, 0)] * STARTS_MAX + [(0, 1)]
 
 
 POISON = "Poison, and more words than anybody would want to read once more in a notice."

@@ -14,6 +14,10 @@ TRIES_MAX = 3
 """How often a message is put back that comes to nothing each time. A process that ends before Hermes
 has done with it does not count: the message may have had no part in that.
 """
+STARTS_MAX = 20
+"""How many processes may end before Hermes has done with it: the message may be what ends them, and
+no gateway would come up again.
+"""
 
 
 class Received:
@@ -37,6 +41,8 @@ class Received:
         self.labels = labels or {}
         self.tries = 0
         """How often Hermes had it put back, and was done with it, and no turn had it."""
+        self.starts = 0
+        """How many processes have put it back."""
         self.was_put_back = False
         """Whether this process has handed it in again: if it is lost after that, a try has failed."""
         self.is_left = False

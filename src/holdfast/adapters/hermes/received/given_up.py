@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast import Session, Store
-from holdfast.adapters.hermes.received.book import TRIES_MAX, Received
+from holdfast.adapters.hermes.received.book import Received
 from holdfast.adapters.hermes.received.event_labels import event_of
 from holdfast.adapters.hermes.received.gateway import platform_base
 from holdfast.adapters.hermes.received.queues import Chat
@@ -35,7 +35,7 @@ def notice_of(some: Sequence[Received]) -> str:
             words = words[:QUOTED].rstrip() + "…"
         quotes.append(f"“{words}”" if words else "one without text")
     return (
-        f"⚠️ Handed in {TRIES_MAX} times and never answered, so given up now: your message "
+        f"⚠️ Handed in again and again and never answered, so given up now: your message "
         f"{', '.join(quotes)}; please send it again."
     )
 

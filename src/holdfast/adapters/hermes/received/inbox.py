@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast import PendingMessage, Receipt, Store
-from holdfast.adapters.hermes.received.book import TRIES_MAX, Book, Received
+from holdfast.adapters.hermes.received.book import STARTS_MAX, TRIES_MAX, Book, Received
 from holdfast.adapters.hermes.received.event_labels import (
     LABEL,
     event_id_of,
@@ -32,6 +32,8 @@ INBOX = "hermes-inbox:"
 PAGE = 200
 TRIES = "hermes_tries"
 """The label that counts how often a message was put back in vain."""
+STARTS = "hermes_starts"
+"""The label that counts the processes which have put it back."""
 ATTRIBUTE = "_holdfast_received"
 """Where an event has what it was received as: several, once events were joined."""
 
@@ -136,20 +138,24 @@ class GatewayInbox:
             if each.was_put_back:
                 each.tries += 1
                 each.was_put_back = False
-            if each.tries >= TRIES_MAX:
+            if each.tries >= TRIES_MAX or each.starts >= STARTS_MAX:
                 hopeless.append(each)
             else:
                 hopeful.append(each)
         for each in hopeful[:1]:
+            # Left by another process: this one has it for the first time.
+            each.starts += each.is_left
             each.was_put_back = True
+        for each in (*hopeful, *hopeless):
+            each.is_left = False
         return hopeful, hopeless
 
     def note_tries(self, some: Iterable[Received]) -> None:
         """Stores how often each was tried: the next process goes on counting."""
         for each in some:
-            if each.tries:
+            if each.tries or each.starts:
                 session = self.store.get(each.receipt.session_id)
-                session.label(each.id, **{TRIES: each.tries})
+                session.label(each.id, **{TRIES: each.tries, STARTS: each.starts})
 
     def load(self) -> None:
         """Finds what earlier processes have left; once."""
@@ -180,11 +186,15 @@ class GatewayInbox:
         receipt = Receipt(message.session_id, message.id)
         received = _received(receipt, message.text, message.labels)
         received.is_left = True
-        tries = message.labels.get(TRIES)
-        # A label may be set by anybody who has the store.
-        if isinstance(tries, int):
-            received.tries = tries
+        received.tries = _count(message, TRIES)
+        received.starts = _count(message, STARTS)
         self.book.add(received)
+
+
+def _count(message: PendingMessage, name: str) -> int:
+    count = message.labels.get(name)
+    # A label may be set by anybody who has the store.
+    return count if isinstance(count, int) else 0
 
 
 def received_on(event: Any) -> list[Received]:

@@ -69,8 +69,6 @@ async def at_start(runner: Any, inbox: GatewayInbox) -> None:
         if adapter is None:
             log.warning("messages of %s wait: its platform is not there", key)
             continue
-        for each in left:
-            each.is_left = False
         chat = Chat(key, adapter, runner, inbox)
         await _hand_in(chat, left)
 
