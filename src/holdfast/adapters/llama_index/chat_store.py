@@ -196,8 +196,7 @@ class HoldfastChatStore(BaseChatStore):
             found = self._store.session(_key(key), create=False)
         except NotFound:
             return None
-        has_ended = found.info().state == "ended"
-        return None if has_ended else self._known.remember(found)
+        return None if found._log.state().ended else self._known.remember(found)
 
     def _memory(self, key: str, agent: Any, given: Any) -> Any:
         """The memory of a run: one on this key's list."""
@@ -243,12 +242,16 @@ def _closed(found: list[Message]) -> list[ChatMessage]:
     said: list[ChatMessage] = []
     waiting: list[str] = []
     for message in found:
-        results = [part.call_id for part in message.parts if isinstance(part, Result)]
-        if not results:
-            said += map(_unanswered, waiting)
-            waiting = []
+        # Most lists have none, and to read the parts of all messages takes longer than all else.
+        if waiting:
+            results = [
+                each.call_id for each in message.parts if isinstance(each, Result)
+            ]
+            if not results:
+                said += map(_unanswered, waiting)
+                waiting = []
+            waiting = [id for id in waiting if id not in results]
         said.append(_message(message))
-        waiting = [id for id in waiting if id not in results]
         # What was added by itself may be answered yet.
         if message.turn is not None:
             waiting += [part.id for part in message.parts if isinstance(part, Call)]
@@ -275,8 +278,9 @@ def _begins_with(answer: Message, part: Message) -> bool:
 
 
 def _message(stored: Message) -> ChatMessage:
-    if stored.format == FORMAT and stored.payload is not None:
-        return ChatMessage.model_validate(stored.payload)
+    payload = stored.payload if stored.format == FORMAT else None
+    if payload is not None:
+        return ChatMessage.model_validate(payload)
     # Said by another program, erased or damaged: its words are what is left.
     role = stored.role if stored.role != "tool" else "user"
     return ChatMessage(role=role, content=stored.text)
