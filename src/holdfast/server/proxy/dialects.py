@@ -42,6 +42,13 @@ class Request(NamedTuple):
         return self.goes_on_from is None
 
     @property
+    def news(self) -> list[Any]:
+        """The messages without the instructions in front of them."""
+        given = self.body.get(self.dialect.list_in)
+        count = len(given) if isinstance(given, list) else 1
+        return self.messages[len(self.messages) - count :]
+
+    @property
     def forces_call(self) -> bool:
         """Whether the model has to make a call: answers in a given shape are asked for like that."""
         choice = self.body.get("tool_choice")

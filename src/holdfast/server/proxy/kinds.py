@@ -46,6 +46,8 @@ class Before(NamedTuple):
     marks: Marks
     answer: Marks = ()
     is_answered: bool = False
+    is_open: bool = True
+    """Whether the same list may come again: its answer failed, was cut, or was not heard."""
     has_tools: bool = False
     instructions: str = ""
     turn: str | None = None

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.domain.record.memory import Memory
-from holdfast.domain.repair import StoredMessage
 from holdfast.errors import (
     HoldfastError,
     NotFound,
@@ -29,8 +28,6 @@ from holdfast.runtime.changes.record_turn import (
     start_with,
 )
 from holdfast.runtime.clock import mint
-from holdfast.runtime.live.session_log import SessionLog
-from holdfast.runtime.plans.plan import read
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.end_turn import Ending
@@ -44,6 +41,8 @@ from holdfast.server.proxy.kinds import (
     told_kind,
 )
 from holdfast.server.proxy.list_index import ListIndex
+from holdfast.server.proxy.lists.stored_lists import stored_before, stored_beside
+from holdfast.server.proxy.lists.whole_list import RESPONSE, made_whole
 from holdfast.server.proxy.marks import Mark, Marks, marks_of, opening
 from holdfast.server.proxy.naming import (
     Headers,
@@ -63,8 +62,6 @@ LEAVING_S = 1.0
 KNOWN_MAX = 1000
 LOOK_BACK = 200
 """So many sessions are looked through for a list that is not known, once in a process."""
-RESPONSE = "proxy.response"
-"""The label of a message that says the provider's id of it."""
 _OWN = "proxy:"
 """What the keys of sessions begin with that nobody has named."""
 
@@ -127,6 +124,11 @@ class ProxiedSessions:
                 return await self._aside(proxied.key, "aside", request, known)
             await self._load(proxied)
             before = proxied.before
+            is_open = before is not None and before.is_open
+            if not request.is_whole:
+                session = proxied.session
+                request = await made_whole(request, session, is_open=is_open)
+                marks = marks_of(request.messages)
             kind = kind_of(request, name, marks, before, proxied.beside)
             if kind != "turn":
                 return await self._aside(proxied.key, kind, request, before, marks)
@@ -351,7 +353,9 @@ class ProxiedSessions:
             # As its client knows it: one that has gone has not heard it.
             is_answered = recording.is_whole and not recording.is_left
             proxied.before = before._replace(
-                answer=recording.answer, is_answered=is_answered
+                answer=recording.answer,
+                is_answered=is_answered,
+                is_open=not is_answered,
             )
         scope, key, answer = proxied.scope, proxied.key, recording.answer
         if scope is not None:
@@ -495,44 +499,6 @@ def own_messages(
         if not marks or not known.issuperset(marks):
             own.append(message)
     return own
-
-
-async def stored_before(session: AsyncSession) -> Before | None:
-    """The last list of a session and its answer, as the store has them; None if nothing was said."""
-    last = await arun(read(partial(_last_shown, session._log)))
-    if last is None:
-        return None
-    context = await session.context(last.note.format)
-    marks = list(marks_of(context))
-    answer: list[Mark] = []
-    while marks and marks[-1][0] in ("assistant", "call"):
-        answer.insert(0, marks.pop())
-    # Whether its client has heard the answer is not known any more.
-    return Before(
-        tuple(marks),
-        tuple(answer),
-        has_tools=any(kind == "call" for kind, _ in (*marks, *answer)),
-        instructions=await session.instructions() or "",
-    )
-
-
-async def stored_beside(session: AsyncSession) -> Marks:
-    """What was asked and answered aside, as the store has it."""
-    known = await stored_before(session)
-    if known is None:
-        return ()
-    # A context shows a result for each call; what was made for it never came.
-    missing = set()
-    for call in await session.calls():
-        if call.outcome is None:
-            missing.add(("result", call.call_id))
-    return tuple(mark for mark in (*known.marks, *known.answer) if mark not in missing)
-
-
-def _last_shown(log: SessionLog) -> StoredMessage | None:
-    folded = log.log()
-    with log.lock:
-        return folded.visible[-1] if folded.visible else None
 
 
 async def _end(turn: AsyncTurn, ending: Ending) -> None:
