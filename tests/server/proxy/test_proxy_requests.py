@@ -204,6 +204,37 @@ class TestListIndex:
         index.learn("", "s1", *said)
         assert index.find("", marks_of([user("Hi"), model("Hello."), user("B?")])) == "s1"
 
+    def test_who_goes_on_from_a_session_as_it_is_does_not_change_another(self) -> None:
+        index = ListIndex()
+        said = marks_of([user("Hi")]), marks_of([model("Hello.")])
+        index.learn("", "s1", *said)
+        index.learn("", "s2", *said)
+        on = [user("Hi"), model("Hello."), user("A?")]
+        assert index.find("", marks_of(on)) == "s2"
+        # While that is being answered, and afterwards.
+        index.learn("", "s2", marks_of(on), is_open=True)
+        other = marks_of([user("Hi"), model("Hello."), user("B?")])
+        assert index.find("", other) == "s1"
+        assert index.find("", marks_of(on)) == "s2"
+        index.learn("", "s2", marks_of(on), marks_of([model("A.")]))
+        assert index.find("", other) == "s1"
+        # A change is one of the session that has the most of the list.
+        changed = [*on, model("A."), user("C?")]
+        assert index.find("", marks_of([*changed, model("C."), user("D?")])) == "s2"
+        index.learn("", "s2", marks_of(changed), marks_of([model("C.")]))
+        assert index.find("", marks_of([*changed[:-1], user("E?")])) == "s2"
+
+    def test_ids_of_calls_that_two_have_used_tell_nothing_by_themselves(self) -> None:
+        index = ListIndex()
+        call = {"id": "call_1", "function": {"name": "f", "arguments": "{}"}}
+        asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": "call_1", "content": "out"}
+        lists = {key: [user(key), model("Hello."), user("Go."), asked, result] for key in "ab"}
+        for key, said in lists.items():
+            index.learn("", key, marks_of(said), marks_of([model("Done.")]))
+        for key, said in lists.items():
+            assert index.find("", marks_of([*said, model("Done."), user("More.")])) == key
+
     def test_calls_say_more_than_words(self) -> None:
         index = ListIndex()
         call = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}

@@ -1,14 +1,27 @@
 """Which session a list belongs to that names none: by the calls in it, then by its words.
 
-A session is known by its tip, the words of its last list with the answer: a list that goes on from
-there is its next one. One that goes on from an earlier place of a session, and from nobody's tip, is
-that session's too, changed by its owner. Two conversations that have said the same so far can't be told
+    the same list        whose last list this is, and has no whole answer so far: another attempt
+    calls                who has made them; ids that several have used tell that it is one of these
+    tip                  whose last list with its answer this goes on from
+    passed               who has the longest beginning of it: that session's too, changed by its owner
+
+So a list that goes on from a session as it is belongs to that one, and never to another that has gone
+further and would have to be changed. Two conversations that have said the same so far can't be told
 apart, and either is as good.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
-from holdfast.server.proxy.marks import Marks, calls_in, chains, endings, opening
+from holdfast.server.proxy.marks import (
+    Marks,
+    asked,
+    beginnings,
+    calls_in,
+    chains,
+    endings,
+    opening,
+)
 
 SESSIONS_MAX = 10_000
 PLACES_MAX = 64
@@ -17,13 +30,41 @@ Place = tuple[str, str]
 """A scope, and what is known in it: a key, a call, a digest of words."""
 
 
+class Places:
+    """Which sessions are to be found at each place, those that came last behind the others."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Place, dict[str, None]] = {}
+
+    def put(self, place: Place, key: str) -> None:
+        keys = self._keys.setdefault(place, {})
+        keys.pop(key, None)
+        keys[key] = None
+
+    def take(self, place: Place, key: str) -> None:
+        keys = self._keys.get(place, {})
+        keys.pop(key, None)
+        if not keys:
+            self._keys.pop(place, None)
+
+    def at(self, place: Place, among: Iterable[str] | None = None) -> list[str]:
+        """The sessions there, the newest first; of these alone, if any are given."""
+        keys = [*reversed(self._keys.get(place, {}))]
+        if among is None:
+            return keys
+        return [key for key in keys if key in among]
+
+
 class _IndexedSession:
     """Where one session is to be found."""
 
     def __init__(self) -> None:
         self.tip: Place | None = None
+        self.open: Place | None = None
         self.opening: Place | None = None
-        self.passed: set[Place] = set()
+        """How it began, once that has been answered."""
+        self.words: set[Place] = set()
+        self.calls: set[Place] = set()
         self.endings: list[Place] = []
 
 
@@ -35,11 +76,8 @@ class ListIndex:
     def __init__(self, most: int = SESSIONS_MAX) -> None:
         self._most = most
         self._known: OrderedDict[Place, _IndexedSession] = OrderedDict()
-        self._tips: dict[Place, str] = {}
-        self._passed: dict[Place, str] = {}
-        self._openings: dict[Place, str] = {}
-        self._settled: dict[Place, str] = {}
-        self._endings: dict[Place, set[str]] = {}
+        self._open, self._tips, self._openings = Places(), Places(), Places()
+        self._words, self._calls, self._endings = Places(), Places(), Places()
 
     def learn(
         self,
@@ -56,83 +94,108 @@ class ListIndex:
         known = self._known.setdefault((scope, key), _IndexedSession())
         self._known.move_to_end((scope, key))
         self.settle(scope, key)
-        if known.tip is not None and self._tips.get(known.tip) == key:
-            del self._tips[known.tip]
-        known.tip = None
+        self.claim(scope, key)
         whole = (*marks, *answer)
-        words = [(scope, chain) for chain in chains(whole)[:PLACES_MAX]]
-        calls = [(scope, f"call {id}") for id in calls_in(whole)[:PLACES_MAX]]
-        for place in (*words, *calls):
-            self._passed[place] = key
-            known.passed.add(place)
-        if words:
-            known.tip = words[0]
-            self._tips[words[0]] = key
+        for words in beginnings(whole)[: PLACES_MAX * 2]:
+            known.words.add((scope, words))
+            self._words.put((scope, words), key)
+        for id in calls_in(whole)[:PLACES_MAX]:
+            known.calls.add((scope, id))
+            self._calls.put((scope, id), key)
+        # What ends with a question has no answer to go on from.
+        if whole and whole[-1][0] in ("assistant", "call"):
+            for words in chains(whole)[:1]:
+                known.tip = (scope, words)
+                self._tips.put(known.tip, key)
         self._take_endings(known, key)
         known.endings = [(scope, ending) for ending in endings(whole)]
         for place in known.endings:
-            self._endings.setdefault(place, set()).add(key)
-        begun = opening(marks) if is_open else None
+            self._endings.put(place, key)
+        if is_open and marks:
+            known.open = (scope, asked(marks))
+            self._open.put(known.open, key)
+        begun = opening(marks)
         if begun is not None:
             known.opening = (scope, begun)
-            self._openings[scope, begun] = key
+            self._openings.put(known.opening, key)
         while len(self._known) > self._most:
             self._forget()
 
     def _take_endings(self, known: _IndexedSession, key: str) -> None:
         """What was its end is not any more."""
         for place in known.endings:
-            keys = self._endings[place]
-            keys.discard(key)
-            if not keys:
-                del self._endings[place]
+            self._endings.take(place, key)
 
     def settle(self, scope: str, key: str) -> None:
         """The session's last list does not come again: whoever begins with the same words begins
         another.
         """
         known = self._known.get((scope, key))
-        if known is not None and known.opening is not None:
-            if self._openings.get(known.opening) == key:
-                del self._openings[known.opening]
-            self._settled[known.opening] = key
-            known.passed.add(known.opening)
-            known.opening = None
+        if known is not None and known.open is not None:
+            self._open.take(known.open, key)
+            known.open = None
+
+    def claim(self, scope: str, key: str) -> None:
+        """Somebody goes on from the session as it is: nobody else does."""
+        known = self._known.get((scope, key))
+        if known is not None and known.tip is not None:
+            self._tips.take(known.tip, key)
+            known.tip = None
 
     def _forget(self) -> None:
         """The session that was heard of least lately is not known any more."""
-        (_, key), known = self._known.popitem(last=False)
+        (scope, key), known = next(iter(self._known.items()))
+        self.settle(scope, key)
+        self.claim(scope, key)
         self._take_endings(known, key)
-        for place in (*known.passed, known.tip, known.opening):
-            for places in (
-                self._tips,
-                self._passed,
-                self._openings,
-                self._settled,
-            ):
-                if place is not None and places.get(place) == key:
-                    del places[place]
+        for place in known.words:
+            self._words.take(place, key)
+        for place in known.calls:
+            self._calls.take(place, key)
+        if known.opening is not None:
+            self._openings.take(known.opening, key)
+        del self._known[scope, key]
 
     def find(self, scope: str, marks: Marks, *, is_retry: bool = False) -> str | None:
         """The key of the session that this list belongs to; None if it is nobody's so far. A client
         that says that it tries again has begun before.
         """
+        for key in self._open.at((scope, asked(marks))):
+            return key
         for id in calls_in(marks):
-            known = self._passed.get((scope, f"call {id}"))
-            if known is not None:
-                return known
-        words = chains(marks)
-        for places in (self._tips, self._passed):
-            for chain in words:
-                if (scope, chain) in places:
-                    return places[scope, chain]
+            callers = self._calls.at((scope, id))
+            if len(callers) > 1:
+                return self._by_words(scope, marks, callers) or callers[0]
+            if callers:
+                return callers[0]
+        found = self._by_words(scope, marks)
+        if found is not None:
+            return found
         begun = opening(marks)
         if begun is None:
             return self._by_ending(scope, marks)
-        found = self._openings.get((scope, begun))
-        if found is None and is_retry:
-            found = self._settled.get((scope, begun))
-        return found
+        begun_so = self._openings.at((scope, begun))
+        return begun_so[0] if begun_so and is_retry else None
+
+    def find_tip(
+        self, scope: str, marks: Marks, among: list[str] | None = None
+    ) -> str | None:
+        """The key of a session that this list goes on from as it is."""
+        for words in chains(marks)[:1]:
+            for key in self._tips.at((scope, words), among):
+                return key
+        return None
+
+    def _by_words(
+        self, scope: str, marks: Marks, among: list[str] | None = None
+    ) -> str | None:
+        on = self.find_tip(scope, marks, among)
+        if on is not None:
+            return on
+        for words in beginnings(marks):
+            for key in self._words.at((scope, words), among):
+                return key
+        return None
 
     def _by_ending(self, scope: str, marks: Marks) -> str | None:
         """The one session whose newest words are all that a list has, but for what it asks now: its head
@@ -141,9 +204,9 @@ class ListIndex:
         known = list(marks)
         while True:
             for ending in endings(known)[-1:]:
-                keys = self._endings.get((scope, ending), set())
+                keys = self._endings.at((scope, ending))
                 if len(keys) == 1:
-                    return next(iter(keys))
+                    return keys[0]
             # The same list again has its question, too.
             if not known or known[-1][0] != "user":
                 return None

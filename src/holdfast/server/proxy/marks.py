@@ -91,6 +91,23 @@ def chains(marks: Sequence[Mark]) -> list[str]:
     return found[::-1]
 
 
+def beginnings(marks: Sequence[Mark]) -> list[str]:
+    """For each beginning of the list that has an answer of the model's, longest first, a digest of the
+    words in it.
+    """
+    digest = hashlib.sha256()
+    found = []
+    is_answered = False
+    for kind, words in marks:
+        if kind in ("call", "result"):
+            continue
+        digest.update(f"{kind}\0{words}\0".encode(errors="surrogatepass"))
+        is_answered = is_answered or kind == "assistant"
+        if is_answered:
+            found.append(digest.hexdigest())
+    return found[::-1]
+
+
 def endings(marks: Sequence[Mark]) -> list[str]:
     """For each end of the list of so many words, the shortest first, a digest of the words in it: what is
     left of a list whose head was cut off.
@@ -108,7 +125,17 @@ def opening(marks: Sequence[Mark]) -> str | None:
     """What stands for a list in which the model has said nothing yet; None for others."""
     if any(kind in ("assistant", "call") for kind, _ in marks) or not marks:
         return None
-    return _digest("\0".join(f"{kind}\0{words}" for kind, words in marks))
+    return asked(marks)
+
+
+def asked(marks: Sequence[Mark]) -> str:
+    """What stands for a whole list. A context may show neighbours of one role as one."""
+    joined: list[Mark] = []
+    for kind, words in marks:
+        if joined and joined[-1][0] == kind and kind not in ("call", "result"):
+            words = f"{joined.pop()[1]} {words}"
+        joined.append((kind, words))
+    return _digest("\0".join(f"{kind}\0{words}" for kind, words in joined))
 
 
 def calls_in(marks: Sequence[Mark]) -> list[str]:

@@ -31,6 +31,7 @@ from holdfast.runtime.clock import mint
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.end_turn import Ending
+from holdfast.runtime.turns.recovery import settle_if_dead
 from holdfast.server.proxy.dialects import RESPONSES, Request
 from holdfast.server.proxy.kinds import (
     Before,
@@ -194,21 +195,23 @@ class ProxiedSessions:
             scope, key = self._responses.get(before, (scope, None))
         else:
             key = self._found(scope, marks, is_retry)
-            # A list that only begins is nobody's from before this process.
-            if key is None and opening(marks) is None:
+            if key is None:
                 await self._look_back(scope)
                 key = self._found(scope, marks, is_retry)
         if key is None:
             key = await self._fresh_key(scope)
+        self._index.claim(scope, key)
         return await self._open(key, scope)
 
     def _found(self, scope: str, marks: Marks, is_retry: bool) -> str | None:
         key = self._index.find(scope, marks, is_retry=is_retry)
         known = None if key is None else self._known.get(key)
         if known is not None and known.flight is not None and not known.flight.is_left:
-            # Somebody else is being answered who began with the same words.
+            # Somebody else is being answered who has said the same.
             if opening(marks) is not None and not is_retry:
                 return None
+            if not is_retry:
+                return self._index.find_tip(scope, marks) or key
         return key
 
     async def _fresh_key(self, scope: str) -> str:
@@ -269,7 +272,15 @@ class ProxiedSessions:
             return
         known = await stored_before(session)
         if known is not None:
-            self._index.learn(scope, key, known.marks, known.answer)
+            # What runs in another process is asked there.
+            is_idle = (await arun(settle_if_dead(session._log))).turn is None
+            self._index.learn(
+                scope,
+                key,
+                known.marks,
+                known.answer,
+                is_open=known.is_open and is_idle,
+            )
         for labels in session._log.labels().values():
             if isinstance(labels.get(RESPONSE), str):
                 self._note_response(labels[RESPONSE], scope, key)
@@ -343,7 +354,8 @@ class ProxiedSessions:
                 ending = Ending("interrupted", "no results of its calls came")
             self._wait(proxied, turn, recording.calls, ending, RESULTS_S)
         else:
-            self._settle(proxied)
+            if ending.end == "completed":
+                self._settle(proxied)
             await _end(turn, ending)
 
     def _heard(self, proxied: ProxiedSession, recording: AnswerRecording) -> None:
@@ -359,7 +371,7 @@ class ProxiedSessions:
             )
         scope, key, answer = proxied.scope, proxied.key, recording.answer
         if scope is not None:
-            is_open = recording.may_be_tried_again
+            is_open = recording.may_be_tried_again or not recording.is_whole
             self._index.learn(scope, key, recording.marks, answer, is_open=is_open)
         if recording.response_id is not None:
             self._note_response(recording.response_id, scope or "", key)
@@ -398,7 +410,8 @@ class ProxiedSessions:
 
     def _give_up(self, proxied: ProxiedSession) -> None:
         waiting, proxied.waiting = proxied.waiting, None
-        self._settle(proxied)
+        if waiting is not None and waiting.ending.end == "completed":
+            self._settle(proxied)
         if waiting is not None:
             task = asyncio.create_task(_end(waiting.turn, waiting.ending))
             self._ending.add(task)
