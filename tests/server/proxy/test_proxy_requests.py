@@ -388,6 +388,8 @@ class TestAnswers:
             (CHAT, "[DONE]", True),
             (CHAT, '{"choices": [{"finish_reason": "stop"}]}', True),
             (CHAT, '{"choices": [{"finish_reason": null}]}', False),
+            (CHAT, '{"choices": [{"index": 1, "finish_reason": "stop"}]}', True),
+            (CHAT, '{"choices": [{"index": 1, "finish_reason": "stop"}, {"index": 0}]}', False),
             (ANTHROPIC, '{"type": "message_stop"}', True),
             (ANTHROPIC, '{"type": "message_delta"}', False),
             (RESPONSES, '{"type": "response.completed", "response": {"id": "r"}}', True),

@@ -23,6 +23,9 @@ _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """What a line of server-sent events begins with."""
 _DONE = "[DONE]"
+_FIRST = "0"
+"""The choice that is stored."""
+_STOPPED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 _CODE = re.compile(r"[a-z0-9_.-]{1,60}")
 _WORD = re.compile(r"[a-z]{0,20}[0-9]{0,4}")
 _KEYS = ("sk-", "sk_", "pk-", "gsk_", "xai-", "key-", "aiza")
@@ -130,22 +133,34 @@ def looks_like_events(begun: bytes) -> bool | None:
 
 
 class AnswerReader:
-    """What the events of one answer say. `is_ended` once its API's own mark of the end was there,
-    `is_over` when nothing can follow; `error` is the kind of an error that stood among them.
+    """What the events of one answer say. `is_over` when nothing can follow; `error` is the kind of an
+    error that stood among them.
     """
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self.is_ended = self.is_over = False
+        self._is_marked = self.is_over = False
+        self._choices: dict[str, bool] = {}
+        """Those that have begun, and whether each has its finish reason."""
         self.error: str | None = None
         self.response_id: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether its API's own mark of the end was there: of all choices that have begun, since not all
+        servers say `[DONE]`, too.
+        """
+        return self._is_marked or (bool(self._choices) and all(self._choices.values()))
 
     def read(self, events: list[str]) -> list[Any]:
         """The chunks in these events."""
         chunks = []
         for data in events:
             if data.strip() == _DONE:
-                self.is_ended = self.is_over = True
+                self._is_marked = self.is_over = True
+                # Clients take that for the end, whether a reason was given or not.
+                if self._choices.get(_FIRST) is False:
+                    chunks.append(_STOPPED)
                 continue
             try:
                 chunk = json.loads(data)
@@ -159,17 +174,18 @@ class AnswerReader:
     def _look_at(self, chunk: dict[str, Any]) -> None:
         kind = chunk.get("type")
         if kind in _ENDS and self._dialect is not CHAT:
-            self.is_ended = self.is_over = True
+            self._is_marked = self.is_over = True
         if kind == "response.failed" or kind == "error" or chunk.get("error"):
-            self.is_ended = True
+            self._is_marked = True
             self.error = _kind_of_error(chunk)
         response = chunk.get("response")
         if isinstance(response, dict) and isinstance(response.get("id"), str):
             self.response_id = response["id"]
         for choice in chunk.get("choices") or ():
-            # Not all servers say `[DONE]`, too.
-            if isinstance(choice, dict) and choice.get("finish_reason"):
-                self.is_ended = True
+            if isinstance(choice, dict):
+                index = str(choice.get("index") or _FIRST)
+                is_finished = bool(choice.get("finish_reason"))
+                self._choices[index] = self._choices.get(index, False) or is_finished
 
 
 def _kind_of_error(chunk: dict[str, Any]) -> str:

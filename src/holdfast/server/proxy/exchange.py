@@ -87,8 +87,12 @@ async def exchange(
             await _whole(answer, body, request, recording, relay)
     except (UpstreamFailed, Unreadable, EventTooLarge, zlib.error) as error:
         await recording.break_off(str(error))
-        words = error_body(request.dialect, _words(error), "bad_gateway")
-        await relay.fail(502, words)
+        if recording.has_end:
+            # Nothing is missing of it: its client is not to take it for a half.
+            await relay.put(None)
+        else:
+            words = error_body(request.dialect, _words(error), "bad_gateway")
+            await relay.fail(502, words)
     except HoldfastError as error:
         # What can't be stored is not shown.
         await recording.fail(f"it could not be stored ({error.code})", again=False)
@@ -168,6 +172,7 @@ async def _stream(
         if chunks:
             await recording.push(chunks)
         recording.response_id = told.response_id
+        recording.has_end = told.is_ended and told.error is None
         if told.is_over and told.error is None:
             # Its client may go on from it as soon as it has the end.
             recording.hear()

@@ -41,6 +41,8 @@ class AnswerRecording:
         """What is noted of the answer, as far as it came."""
         self.calls: tuple[str, ...] = ()
         self.response_id: str | None = None
+        self.has_end = False
+        """Whether the mark of its end has come, though more may follow."""
         self.is_left = False
         """Whether its client has gone."""
         self.exchange: asyncio.Task[None] | None = None
@@ -92,7 +94,7 @@ class AnswerRecording:
 
     async def _cut(self, ending: Ending) -> None:
         # What comes after the mark of its end is no part of it.
-        if self._is_heard:
+        if self._is_heard or self.has_end:
             await self.finish()
         else:
             await self._end(ending, again=True)
