@@ -46,6 +46,10 @@ class EventTooLarge(Exception):
     """An event that has come to no end."""
 
 
+class InflatedTooLarge(Exception):
+    """A compressed body that says more than it may."""
+
+
 class EventReader:
     """Server-sent events, in pieces as they come over a connection."""
 
@@ -88,14 +92,20 @@ class Inflater:
     def __init__(self) -> None:
         self._member: Any = None
 
-    def feed(self, data: bytes) -> bytes:
-        """What these bytes say. `zlib.error` when they are not compressed."""
+    def feed(self, data: bytes, most: int | None = None) -> bytes:
+        """What these bytes say. `zlib.error` when they are not compressed; `InflatedTooLarge` when they
+        say more than `most` bytes, of which no more are made than that.
+        """
         plain = b""
         while data:
             if self._member is None:
                 # gzip or zlib, as the bytes themselves say
                 self._member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-            plain += self._member.decompress(data)
+            # For zlib, 0 is no limit at all.
+            room = 0 if most is None else most + 1 - len(plain)
+            plain += self._member.decompress(data, room)
+            if most is not None and len(plain) > most:
+                raise InflatedTooLarge
             # Several may stand one after the other.
             data = self._member.unused_data
             if self._member.eof:
@@ -103,9 +113,9 @@ class Inflater:
         return plain
 
 
-def plain_body(encoding: str, body: bytes) -> bytes:
-    """A whole body without its `Content-Encoding`."""
-    return body if encoding in ("", "identity") else Inflater().feed(body)
+def plain_body(encoding: str, body: bytes, most: int | None = None) -> bytes:
+    """A whole body without its `Content-Encoding`; `InflatedTooLarge` when it is larger than `most`."""
+    return body if encoding in ("", "identity") else Inflater().feed(body, most)
 
 
 def whole_events(raw: bytes | bytearray, start: int = 0) -> tuple[list[str], int]:

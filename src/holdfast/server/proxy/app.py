@@ -20,7 +20,7 @@ from holdfast.runtime.aio import AsyncStore
 from holdfast.server.auth import Tokens
 from holdfast.server.health import log_request
 from holdfast.server.limits import BODY_S
-from holdfast.server.proxy.answers import ENCODINGS, plain_body
+from holdfast.server.proxy.answers import ENCODINGS, InflatedTooLarge, plain_body
 from holdfast.server.proxy.dialects import (
     Dialect,
     Request,
@@ -167,7 +167,9 @@ class Proxy:
             scope["method"], _target(scope), passed_headers(scope["headers"]), body
         )
         relay = Relay()
-        request = None if dialect is None else _read(dialect, headers, body)
+        request = None
+        if dialect is not None:
+            request = _read(dialect, headers, body, self._settings.bytes_max)
         if dialect is None or request is None:
             self._run(pass_on(self._upstream, asked, relay))
             return relay, None
@@ -274,16 +276,22 @@ def _insist_on_this_machine(headers: Headers) -> None:
             raise ProxyRefusal(403, "forbidden", words)
 
 
-def _read(dialect: Dialect, headers: Headers, body: bytes) -> Request | None:
-    """What a request asks for, read from a copy of its body."""
+def _read(dialect: Dialect, headers: Headers, body: bytes, most: int) -> Request | None:
+    """What a request asks for, read from a copy of its body; None when it can't be told, which is
+    logged: nothing of it will be stored.
+    """
     encoding = headers.get("content-encoding", "").strip().lower()
-    if encoding not in ("", *ENCODINGS):
+    request = None
+    if encoding in ("", *ENCODINGS):
+        try:
+            request = read_request(dialect, plain_body(encoding, body, most))
+        except InflatedTooLarge:
+            raise _too_large(most) from None
+        except zlib.error:
+            pass
+    if request is None:
         _log.warning("a request passes that can't be read: %s", dialect.path)
-        return None
-    try:
-        return read_request(dialect, plain_body(encoding, body))
-    except zlib.error:
-        return None
+    return request
 
 
 def _too_large(most: int) -> ProxyRefusal:
