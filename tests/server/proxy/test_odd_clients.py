@@ -4,11 +4,12 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 
 import holdfast
 from clients import SCRIPTS
-from holdfast.server.proxy.dialects import CHAT
+from holdfast.server.proxy.dialects import ANTHROPIC, CHAT
 from proxied_samples import say, whole
 from proxy_world import KEY, ProxyClients, provider, proxied, told, turns
 from thorough import few_cases
@@ -153,3 +154,39 @@ def test_one_question_under_other_instructions_is_no_turn(
     assert beside == ["Is this spam?", "I look.", "There.", "No."]
     with holdfast.open(store) as opened:
         assert opened.session("mine").instructions() == "You help."
+
+
+@pytest.mark.parametrize("is_streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("as_blocks", [True, False], ids=["blocks", "text"])
+def test_a_prefill_is_the_beginning_of_its_answer(
+    tmp_path: Path, is_streamed: bool, as_blocks: bool
+) -> None:
+    store = tmp_path / "a.db"
+    words = '{"capital":'
+    content = [{"type": "text", "text": words}] if as_blocks else words
+    lead = {"role": "assistant", "content": content}
+    said: list[Any] = []
+    with provider(strict=False) as upstream, proxied(store, upstream) as port:
+        # Found by its list: what clients join is known there, too.
+        clients = ProxyClients(port)
+        for number, (asked, rest) in enumerate(
+            (("France?", ' "Paris"}'), ("Spain?", ' "Madrid"}'))
+        ):
+            said.append({"role": "user", "content": asked})
+            # An attempt that was answered with an error has said nothing.
+            upstream.answer_whole({"error": {"type": "overloaded_error"}}, status=529)
+            with pytest.raises(anthropic.APIStatusError):
+                clients.stream("anthropic", [*said, lead])
+            if is_streamed:
+                upstream.answer(SCRIPTS["anthropic"]([rest[:3], rest[3:]], number=number))
+                list(clients.stream("anthropic", [*said, lead]))
+            else:
+                upstream.answer_whole(whole(ANTHROPIC, [say(ANTHROPIC, rest)]))
+                clients.whole("anthropic", [*said, lead])
+            said.append({"role": "assistant", "content": words + rest})
+    with holdfast.open(store) as opened:
+        [info] = opened.sessions()
+        session = opened.get(info.id)
+        assert [each.text for each in session.transcript()] == [each["content"] for each in said]
+        assert [turn.end for turn in session.turns()] == ["completed", "completed"]
+        assert [each["content"] for each in session.context()] == [each["content"] for each in said]

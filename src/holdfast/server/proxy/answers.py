@@ -246,6 +246,16 @@ def whole_chunks(dialect: Dialect, body: dict[str, Any]) -> list[Any]:
     return [*chunks, {"type": "message_stop"}]
 
 
+def prefill_chunks(words: str) -> list[Any]:
+    """What an answer has to begin with, as chunks before its own: the text that it begins with goes on
+    from there.
+    """
+    if not words:
+        return []
+    start: dict[str, Any] = {"type": "content_block_start", "index": 0}
+    return [{**start, "content_block": {"type": "text", "text": words}}]
+
+
 def _block_chunks(index: int, block: Any) -> list[Any]:
     stop = {"type": "content_block_stop", "index": index}
     start: dict[str, Any] = {"type": "content_block_start", "index": index}

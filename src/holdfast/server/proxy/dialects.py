@@ -27,6 +27,7 @@ _BILLING = "x-anthropic-billing-header:"
 class Request(NamedTuple):
     """A request for an answer, as its body tells it. `messages` has the instructions in front.
     `goes_on_from`: the list is the news alone, and this response, or conversation, has the rest.
+    `prefill`: words that the answer has to begin with, which are no part of the list.
     """
 
     dialect: Dialect
@@ -36,6 +37,7 @@ class Request(NamedTuple):
     has_tools: bool
     streams: bool
     goes_on_from: str | None = None
+    prefill: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -81,7 +83,12 @@ def read_request(dialect: Dialect, raw: bytes) -> Request | None:
     if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
         return None
     told = _text_of(body.get("system")) or _text_of(body.get("instructions"))
-    messages = [settled(each) for each in said] if dialect is ANTHROPIC else list(said)
+    messages, prefill = list(said), ""
+    if dialect is ANTHROPIC:
+        messages = [settled(each) for each in said]
+        prefill = prefill_in(messages)
+        if prefill:
+            messages.pop()
     if told:
         messages.insert(0, {"role": "system", "content": told})
     return Request(
@@ -92,7 +99,22 @@ def read_request(dialect: Dialect, raw: bytes) -> Request | None:
         has_tools=bool(body.get("tools") or body.get("functions")),
         streams=body.get("stream") is True,
         goes_on_from=_goes_on_from(dialect, body),
+        prefill=prefill,
     )
+
+
+def prefill_in(messages: list[Any]) -> str:
+    """The words that an answer has to begin with: the last message, if it is the model's and one text.
+    Clients join the two, and so the answer is stored with them.
+    """
+    if len(messages) < 2 or messages[-1].get("role") != "assistant":
+        return ""
+    content = messages[-1].get("content")
+    if isinstance(content, list) and len(content) == 1:
+        [block] = content
+        is_text = isinstance(block, dict) and block.keys() == {"type", "text"}
+        content = block["text"] if is_text else None
+    return content if isinstance(content, str) else ""
 
 
 def settled(message: Any) -> Any:

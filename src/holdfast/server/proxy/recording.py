@@ -9,6 +9,7 @@ from holdfast.domain.message import MessageNote, Spoken, thaw
 from holdfast.errors import HoldfastError
 from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.end_turn import COMPLETED, Ending
+from holdfast.server.proxy.answers import prefill_chunks
 from holdfast.server.proxy.dialects import Request
 from holdfast.server.proxy.marks import Marks, marks_of
 
@@ -49,6 +50,8 @@ class AnswerRecording:
         """What reads the answer."""
         self._tell_over, self._tell_heard = over, heard
         self._stream = turn.stream(request.dialect.format)
+        # With the first words of the answer: an attempt that has none has said nothing.
+        self._lead = prefill_chunks(request.prefill)
         self._is_ending = self._is_heard = False
         self._over, self._left = asyncio.Event(), asyncio.Event()
 
@@ -66,7 +69,8 @@ class AnswerRecording:
 
     async def push(self, chunks: list[Any]) -> None:
         """Stores chunks, in one commit: they may be passed on now."""
-        await self._stream._push_all(chunks)
+        lead, self._lead = self._lead, []
+        await self._stream._push_all([*lead, *chunks])
 
     def hear(self) -> None:
         """All of the answer is there: what follows on it is known from now on."""
