@@ -368,6 +368,7 @@ class TestTokens:
                 {"Origin": "https://example.com"},
                 {"Origin": "null"},
                 {"Host": "example.com"},
+                {"Sec-Fetch-Site": "cross-site"},
                 {"Host": f"rebound.example.com:{port}"},
             ):
                 status, _, _ = post(port, "/v1/chat/completions", b"{}", **headers)
@@ -376,6 +377,10 @@ class TestTokens:
             upstream.answer_whole({"object": "list"})
             origin = {"Origin": "http://localhost:3000", "Host": f"localhost:{port}"}
             assert post(port, "/v1/models", b"", **origin)[0] == 200
+            # A page of this machine, under another of its names.
+            upstream.answer_whole({"object": "list"})
+            site = {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost:3000"}
+            assert post(port, "/v1/models", b"", **site)[0] == 200
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
     def test_an_address_that_others_can_reach_needs_tokens(self, tmp_path: Path, host: str) -> None:

@@ -35,6 +35,7 @@ from holdfast.server.proxy.recording import AnswerRecording
 from holdfast.server.proxy.relay import BrokenOff, Head, Relay
 from holdfast.server.proxy.upstream import Header, ProviderRequest, Upstream, origin_of
 from holdfast.server.serving.listening import is_loopback
+from holdfast.server.waiting import TokenWatch
 
 TOKEN = "holdfast-token"
 BODY_MAX = 64 << 20
@@ -71,6 +72,7 @@ class Proxy:
         self._store, self._settings = store, settings
         self._upstream = Upstream(origin_of(settings.upstream))
         self._exchange = _exchange_of(settings)
+        self._watch = None if settings.tokens is None else TokenWatch(settings.tokens)
         self._tenants: dict[str, ProxiedSessions] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -139,12 +141,16 @@ class Proxy:
             await _refuse(send, dialect, ProxyRefusal(503, error.code, words))
             return
         left = asyncio.create_task(_until_left(receive))
+        cuts = [left, asyncio.create_task(self._until_revoked(scope))]
         try:
-            await _relayed(relay, left, send)
+            has_begun = await _relayed(relay, cuts, send)
+            if not has_begun and not left.done():
+                await _refuse(send, dialect, _unauthenticated())
         finally:
-            # One that took nothing for too long is gone, too.
-            is_left = relay.is_left or (left.done() and not left.cancelled())
-            left.cancel()
+            # One that took nothing for too long is gone, too; and whoever may hear no more.
+            is_left = relay.is_left or any(cut.done() for cut in cuts)
+            for cut in cuts:
+                cut.cancel()
             relay.leave()
             if recording is not None and is_left:
                 recording.client_left()
@@ -155,9 +161,7 @@ class Proxy:
         self, scope: Scope, receive: Receive, dialect: Dialect | None
     ) -> tuple[Relay, AnswerRecording | None]:
         """Stores what a request brings, and asks the provider."""
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+        headers = _headers_of(scope)
         tenant = self._tenant(headers)
         if "websocket" in headers.get("upgrade", "").lower():
             words = "This proxy speaks no websockets: post the request instead."
@@ -185,6 +189,16 @@ class Proxy:
         recording.exchange = self._run(exchanging)
         return relay, recording
 
+    async def _until_revoked(self, scope: Scope) -> None:
+        """Returns when the token of a request counts no more; never without tokens."""
+        if self._settings.tokens is None or self._watch is None:
+            await asyncio.Event().wait()
+            return
+        token = _headers_of(scope).get(TOKEN, "")
+        who = self._settings.tokens.identity(token)
+        if who is not None:
+            await self._watch.revoked(token, who)
+
     def _tenant(self, headers: Headers) -> str:
         tokens = self._settings.tokens
         if tokens is None:
@@ -192,8 +206,7 @@ class Proxy:
             return self._settings.tenant
         who = tokens.identity(headers.get(TOKEN, ""))
         if who is None:
-            words = "Give a token of this proxy in the header `Holdfast-Token`."
-            raise ProxyRefusal(401, "unauthenticated", words)
+            raise _unauthenticated()
         if "write" not in who.scopes:
             raise ProxyRefusal(
                 403, "forbidden", "This needs a token with the scope `write`."
@@ -242,6 +255,25 @@ class Proxy:
             _log.error("an answer was given up: %s", type(task.exception()).__name__)
 
 
+def _headers_of(scope: Scope) -> dict[str, str]:
+    """Headers by their names in small letters, the first of each. What is UTF-8 is read as that: a name
+    is the same one in a header and in JSON.
+    """
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        try:
+            told = value.decode()
+        except UnicodeDecodeError:
+            told = value.decode("latin-1")
+        headers.setdefault(name.decode("latin-1").lower(), told)
+    return headers
+
+
+def _unauthenticated() -> ProxyRefusal:
+    words = "Give a token of this proxy in the header `Holdfast-Token`."
+    return ProxyRefusal(401, "unauthenticated", words)
+
+
 def _exchange_of(settings: ProxySettings) -> Callable[..., Coroutine[Any, Any, None]]:
     """How a provider is asked."""
     if settings.tracing is None:
@@ -260,20 +292,23 @@ def route_of_dialect(scope: Scope) -> str | None:
 
 
 def _insist_on_this_machine(headers: Headers) -> None:
-    """Refuses what a page of somebody else's has a browser send here: it names its origin, or reaches
-    this machine under a name of its own.
+    """Refuses what a page of somebody else's has a browser send here: it names its origin, says that it
+    comes from another site, or reaches this machine under a name of its own.
     """
     asked = [f"//{headers['host']}"] if headers.get("host") else []
     origin = headers.get("origin")
     asked += [origin] if origin not in (None, "null") else []
+    # A page of this machine, under another of its names, says its origin, too.
+    is_foreign = origin is None and headers.get("sec-fetch-site") == "cross-site"
     for address in asked:
         try:
             host = urlsplit(address).hostname or ""
         except ValueError:
             host = ""
-        if not is_loopback(host) or origin == "null":
-            words = "Without tokens, this proxy is for programs on this machine."
-            raise ProxyRefusal(403, "forbidden", words)
+        is_foreign = is_foreign or not is_loopback(host) or origin == "null"
+    if is_foreign:
+        words = "Without tokens, this proxy is for programs on this machine."
+        raise ProxyRefusal(403, "forbidden", words)
 
 
 def _read(dialect: Dialect, headers: Headers, body: bytes, most: int) -> Request | None:
@@ -330,26 +365,30 @@ async def _until_left(receive: Receive) -> None:
         pass
 
 
-async def _relayed(relay: Relay, left: "asyncio.Task[None]", send: Send) -> None:
-    """Sends an answer to its client, until it ends, breaks off, or the client is gone."""
+async def _relayed(relay: Relay, cuts: "list[asyncio.Task[None]]", send: Send) -> bool:
+    """Sends an answer to its client, until it ends, breaks off, or one of the cuts is made: the client is
+    gone, or may hear no more. Whether any of it was sent.
+    """
+    has_begun = False
     while True:
         getting = asyncio.create_task(relay.get())
-        await asyncio.wait((getting, left), return_when=asyncio.FIRST_COMPLETED)
-        if not getting.done():
+        await asyncio.wait((getting, *cuts), return_when=asyncio.FIRST_COMPLETED)
+        if any(cut.done() for cut in cuts):
             getting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await getting
-            return
+            return has_begun
         piece = getting.result()
         # An answer that is left unended is cut by the server.
         if isinstance(piece, BrokenOff):
-            return
+            return True
         if isinstance(piece, Head):
+            has_begun = True
             await send(_start(piece.status, piece.headers))
         else:
             await send(_body(piece or b"", more=piece is not None))
         if piece is None:
-            return
+            return True
 
 
 def _start(status: int, headers: list[Header]) -> Message:
