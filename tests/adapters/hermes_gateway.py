@@ -494,3 +494,16 @@ class World:
             book = serving_of(self.agent).inbox.book
             is_busy = self.adapter._active_sessions or self.runner._queued_events or book._inside
             quiet = 0 if is_busy else quiet + 1
+
+
+async def busy(world):
+    """A turn runs, and takes its time."""
+    world.agent.may_answer.clear()
+    await world.say("First.")
+    await world.starts()
+
+
+async def goes_on(world):
+    """The turn may end, and so does all that waits for it."""
+    world.agent.may_answer.set()
+    await world.rests()

@@ -6,7 +6,7 @@ import asyncio
 
 import hermes_modules
 import pytest
-from hermes_gateway import World
+from hermes_gateway import World, busy, goes_on
 
 from holdfast.adapters.hermes.received import given_up, put_back
 from holdfast.adapters.hermes.received.book import STARTS_MAX
@@ -44,19 +44,6 @@ def left(world, *texts):
         labels = labels_of(world.event(text), KEY, "")
         del labels["hermes"]["process"]
         store_of(world).accept("hermes-inbox:stub:c1", text, labels=labels)
-
-
-async def busy(world):
-    """A turn runs, and takes its time."""
-    world.agent.may_answer.clear()
-    await world.say("First.")
-    await world.starts()
-
-
-async def goes_on(world):
-    """The turn may end, and so does all that waits for it."""
-    world.agent.may_answer.set()
-    await world.rests()
 
 
 def test_what_comes_new_waits_behind_what_was_put_back(play):

@@ -7,7 +7,7 @@ import threading
 
 import hermes_gateway
 import pytest
-from hermes_gateway import World
+from hermes_gateway import World, busy, goes_on
 
 import holdfast
 from holdfast import Receipt
@@ -42,19 +42,6 @@ def said(store):
 
 def waiting(world):
     return [message.text for message in serving_at(world.db.db_path).store.pending()]
-
-
-async def busy(world):
-    """A turn runs, and takes its time."""
-    world.agent.may_answer.clear()
-    await world.say("First.")
-    await world.starts()
-
-
-async def goes_on(world):
-    """The turn may end, and so does all that waits for it."""
-    world.agent.may_answer.set()
-    await world.rests()
 
 
 async def says(world, *texts, **more):

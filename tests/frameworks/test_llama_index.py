@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.agent.workflow import AgentOutput, AgentStream, FunctionAgent
+from llama_index.core.agent.workflow import AgentOutput, AgentStream, AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ThinkingBlock, ToolCallBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage, ImageBlock, MockLLM, TextBlock
@@ -236,7 +236,7 @@ def test_another_store_is_taken_over_and_back_as_the_page_says(where: str) -> No
     assert back.store == theirs.store
 
 
-def _gardener(url: str, done: list[int]) -> Any:
+def _gardener(url: str, done: list[int], name: str = "gardener") -> Any:
     def water(row: int) -> str:
         """Waters a row."""
         done.append(row)
@@ -250,7 +250,7 @@ def _gardener(url: str, done: list[int]) -> Any:
         is_function_calling_model=True,
         max_retries=0,
     )
-    return FunctionAgent(llm=llm, tools=[water])
+    return FunctionAgent(name=name, description="Waters.", llm=llm, tools=[water])
 
 
 def _watered(provider: Any) -> None:
@@ -262,12 +262,18 @@ async def _run(chats: HoldfastChatStore, agent: Any, prompt: Any, **more: Any) -
     return [event async for event in chats.run("a", agent, prompt, **more)]
 
 
-def test_a_run_of_an_agent_stands_once_in_the_list(where: str) -> None:
+def _two_gardeners(url: str, done: list[int]) -> Any:
+    agents = [_gardener(url, done, name) for name in ("one", "two")]
+    return AgentWorkflow(agents=agents, root_agent="one")
+
+
+@pytest.mark.parametrize("make", [_gardener, _two_gardeners])
+def test_a_run_of_agents_stands_once_in_the_list(where: str, make: Any) -> None:
     done: list[int] = []
     with serve() as provider:
         _watered(provider)
         chats = HoldfastChatStore(where)
-        events = asyncio.run(_run(chats, _gardener(provider.url, done), "ask-01"))
+        events = asyncio.run(_run(chats, make(provider.url, done), "ask-01"))
         asked = [request.body["messages"] for request in provider.asked]
     assert "".join(each.delta for each in events if isinstance(each, AgentStream)) == "I look. Wet."
     said = chats.get_messages("a")
