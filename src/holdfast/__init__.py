@@ -13,7 +13,7 @@ with session.turn("Book a table for two.") as turn:
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from holdfast import errors, forked_imports, parts
+from holdfast import errors, forked_imports, parts, process_fork
 from holdfast.domain.arguments import Durability, OnBusy, State
 from holdfast.domain.entry import Entry
 from holdfast.domain.message import Usage
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 forked_imports.wait_at_forks()
+process_fork.wait_at_forks()
 
 __all__ = [
     "AgentCache",

@@ -14,6 +14,9 @@ then opened would believe that it holds them. So a child closes its copies of it
 connections before it first opens one, which tells SQLite to forget, and takes nothing from the
 parent. If it never does, they are never closed: the last one to close would checkpoint. A lock
 file's lock would live on in the child: it is closed there at once.
+
+Python asks at the beginning of a fork whom to call. So this is there before SQLite is: a fork that
+waits for the imports of a first use has to wait for what that use does next, too.
 """
 
 import atexit
@@ -23,17 +26,16 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import methodcaller
-from typing import Any, Protocol
-
-import apsw
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    import apsw
 
 QUIET_S = 5.0
 """So long a fork waits for work in SQLite."""
 
-
-READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 POLITE_S = 0.2
 """So long a thread waits for a fork, in all its steps together: somebody whom the fork waits for may
@@ -116,10 +118,12 @@ _concerned: "set[weakref.ref[Any]]" = set()
 _files: dict[object, int] = {}
 _held: list[Any] = []
 _opened: "set[weakref.ref[apsw.Connection]]" = set()
-_connections: list[apsw.Connection] = []
-_inherited: list[apsw.Connection] = []
+_connections: "list[apsw.Connection]" = []
+_inherited: "list[apsw.Connection]" = []
 _is_quiet = True
 """Whether the fork that is beginning has all gates."""
+_is_used = False
+"""Whether this process, or one that it comes from, has used SQLite."""
 _is_torn = False
 """Whether this process, or one that it comes from, was forked without them."""
 
@@ -136,54 +140,10 @@ def inside() -> Any:
     return (_mine.gate or _make_gate()).lock()
 
 
-class SteppingCursor(apsw.Cursor):
-    """One whose steps are `inside`, each by itself: a fork does not wait for all of them."""
-
-    def execute(self, *given: Any, **options: Any) -> Any:
-        with inside():
-            return super().execute(*given, **options)
-
-    def __next__(self) -> Any:
-        with inside():
-            return super().__next__()
-
-    def fetchall(self) -> Any:
-        with inside():
-            return super().fetchall()
-
-    @property
-    def get(self) -> Any:
-        with inside():
-            return super().get
-
-
-class SteppingConnection(apsw.Connection):
-    """A connection for one long piece of work: it is opened and closed `inside`, and each step of
-    its cursors is.
-    """
-
-    def __init__(self, path: str, *, flags: int = READ_WRITE) -> None:
-        with inside():
-            super().__init__(path, flags=flags)
-            note_opened(self)
-        self.cursor_factory = SteppingCursor
-
-    def __enter__(self) -> "SteppingConnection":
-        with inside():
-            super().__enter__()
-        return self
-
-    def __exit__(self, *given: Any) -> bool:
-        with inside():
-            return super().__exit__(*given)
-
-    def close(self, force: bool = False) -> None:
-        with inside():
-            super().close(force)
-
-
 def _make_gate() -> Gate:
+    global _is_used
     with making.lock():
+        _is_used = True
         _let_go()
         gate = Gate()
         _gates.add(weakref.ref(gate, _gates.discard))
@@ -200,7 +160,7 @@ def unconcern(one: Forked) -> None:
     _concerned.discard(weakref.ref(one))
 
 
-def note_opened(connection: apsw.Connection) -> None:
+def note_opened(connection: "apsw.Connection") -> None:
     """A child gets a copy of this connection. Called `inside`, where it is made."""
     _opened.add(weakref.ref(connection, _opened.discard))
 
@@ -233,8 +193,10 @@ def keep_from_children(file: int) -> Callable[[], None]:
     return close
 
 
-def forsake(connection: apsw.Connection) -> None:
+def forsake(connection: "apsw.Connection") -> None:
     """Closes a copy of a parent's connection: it brings nothing in and deletes nothing."""
+    import apsw  # it is there: the connection is one of its own
+
     with suppress(apsw.Error):
         # the last connection to close would checkpoint, with locks that are the
         # parent's
@@ -309,7 +271,9 @@ def _in_child() -> None:
         atexit.register(_leak)
     _inherited.extend(_connections)
     _opened.clear()
-    _is_torn |= not _is_quiet
+    # It may have been imported while the fork was under way, which did not wait then.
+    has_waited = _is_quiet if _is_beginning else not _is_used
+    _is_torn |= not has_waited
     _after()
     # Whoever uses SQLite here for the first time comes by `_make_gate`.
     _mine.gate = None
@@ -332,4 +296,10 @@ def _leak() -> None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)
+def wait_at_forks() -> None:
+    """From now on. Once in a process, after the same of `forked_imports`: what is last asked to
+    wait waits first, and who is inside SQLite may have to import.
+    """
+    os.register_at_fork(
+        before=_before, after_in_parent=_after, after_in_child=_in_child
+    )

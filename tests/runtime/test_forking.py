@@ -11,9 +11,6 @@ import os
 import pkgutil
 import select
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +29,7 @@ from holdfast.doctor.holdfast import rebuilt
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime.store import open_store
 from looking import patient
-from thorough import SWEEP, few_cases
+from thorough import SWEEP
 
 LIMIT_S = 60.0
 
@@ -209,7 +206,7 @@ def _read_and_end(path: Path) -> None:
 
 
 ENGINE = "holdfast.engine.sqlite"
-FORKING = "holdfast.process_fork"
+FORKING = "holdfast.stepping_connection"
 
 
 @pytest.mark.parametrize(
@@ -284,64 +281,6 @@ def test_forks_return_beside_a_thread_that_works_on_stores(
     with beside(lambda: work(path)), open_store(path) as store:
         store.session("k")
         assert [in_child(live) for _ in range(FORKS)] == ["1"] * FORKS
-
-
-FIRST_USE = """
-    import importlib.abc, os, signal, sys, threading, time
-    import holdfast
-
-    name = sys.argv[1]
-    importing, over = threading.Event(), threading.Event()
-
-    class Slow(importlib.abc.MetaPathFinder):
-        def find_spec(self, sought, path, target=None):
-            if sought == name and threading.current_thread() is not threading.main_thread():
-                importing.set()
-                over.wait(2)  # longer than the child would need
-            return None
-
-    sys.meta_path.insert(0, Slow())
-
-    def use():
-        with holdfast.open("agent.db", durability="process") as store:
-            with store.turn("k", "Hello.") as turn:
-                turn.say("Yes.")
-            store.search("hello"), store.check(), store.backup(f"{os.getpid()}.db")
-            holdfast.copy("agent.db", f"{os.getpid()}-copy.db")
-
-    using = threading.Thread(target=use)
-    using.start()
-    assert importing.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        use()
-        os._exit(0)
-    over.set()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    using.join(60)
-    print(status)
-"""
-
-
-@few_cases(every=3)
-@pytest.mark.parametrize(
-    "module",
-    [
-        "holdfast.engine.sqlite.engine",
-        "holdfast.formats.openai.chat",
-        "holdfast.runtime.catalog.search",
-        "holdfast.engine.sqlite.maintenance.check",
-        "holdfast.runtime.transfer.copy_store",
-    ],
-)
-def test_a_fork_waits_for_what_a_thread_imports_as_it_uses_it_first(
-    tmp_path: Path, module: str
-) -> None:
-    """A child would get half a module, and wait for ever for the thread that has the other half."""
-    program = [sys.executable, "-c", textwrap.dedent(FIRST_USE), module]
-    told = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
-    assert (told.stdout, told.stderr) == ("0\n", "")
 
 
 def test_a_fork_keeps_no_gate_while_it_waits_for_another() -> None:

@@ -3,14 +3,16 @@ full.
 """
 
 import asyncio
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import apsw
 import psycopg
 import pytest
 
@@ -18,6 +20,7 @@ import holdfast
 import namespaces
 import procs
 from holdfast import Store
+from holdfast.engine.sqlite import read_only
 from holdfast.errors import ReadOnlyStore, StoreUnavailable
 from holdfast.testing.faults.disk import LASTING, WRITING, Faults
 from thorough import few_cases
@@ -60,6 +63,29 @@ def copied(path: Path) -> None:
     """As a copy of a killed one is: its log lies beside it, and no index."""
     leave(path)
     os.unlink(f"{path}-shm")
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_store_that_is_closed_as_one_begins_to_look_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """Its log and its index were there, and are gone when they are opened: the first time when it
+    is asked whose store it is, the second time when it is first read.
+    """
+    path = tmp_path / "agent.db"
+    fill(path)
+    others = holdfast.open(path)
+    original, calls = read_only.connect, itertools.count(1)
+
+    def connect(*given: Any) -> apsw.Connection:
+        connection = original(*given)
+        if next(calls) == call:
+            others.close()
+        return connection
+
+    monkeypatch.setattr(read_only, "connect", connect)
+    with holdfast.open(path, read_only=True) as store:
+        assert [listed.key for listed in store.sessions()] == ["k"]
 
 
 READS: dict[str, Callable[[Store], object]] = {

@@ -14,6 +14,7 @@ from tidy.tree import Module, library
 LAYERS = [
     {"errors"},
     {"domain", "forked_imports", "process_fork", "write_ahead_log"},
+    {"stepping_connection"},
     {"engine", "formats", "importers", "parts"},
     {"runtime", "doctor"},
     {"holdfast"},

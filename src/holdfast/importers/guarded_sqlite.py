@@ -16,7 +16,8 @@ import apsw
 
 from holdfast.errors import StoreUnavailable
 from holdfast.importers.values import Row
-from holdfast.process_fork import SteppingConnection, inside
+from holdfast.process_fork import inside
+from holdfast.stepping_connection import SteppingConnection
 
 # Instructions of SQLite's machine between two looks: a millisecond, in which a signal
 # is seen.

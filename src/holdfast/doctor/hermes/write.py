@@ -23,7 +23,7 @@ from holdfast.importers.hermes.records import (
     is_taken_back,
 )
 from holdfast.importers.values import JsonObject
-from holdfast.process_fork import SteppingConnection
+from holdfast.stepping_connection import SteppingConnection
 
 # Tables that are written from what was healed; the others are copied row by row.
 _OWN_TABLES = ("sessions", "messages", "compression_locks", "state_meta")

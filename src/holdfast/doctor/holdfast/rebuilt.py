@@ -26,7 +26,7 @@ from holdfast.engine.sqlite.spoilt_texts import as_bytes, cells_of, text_in
 from holdfast.errors import Damaged
 from holdfast.importers.damaged_rows import Lost, Walk, named
 from holdfast.importers.values import Row
-from holdfast.process_fork import SteppingConnection
+from holdfast.stepping_connection import SteppingConnection
 
 _NUMBERED = ("blob", "journal_a", "journal_b")
 _KEYED = ("blob_use", "inbox", "outbox", "event", "store")

@@ -15,6 +15,7 @@ import shutil
 import stat
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -49,7 +50,7 @@ from holdfast.engine.sqlite.search.access import SqliteSearch
 from holdfast.engine.sqlite.spoilt_texts import rows_of
 from holdfast.engine.wake_signal import alone
 from holdfast.engine.writer import WriterTicket
-from holdfast.errors import ReadOnlyStore, StoreUnavailable
+from holdfast.errors import HoldfastError, ReadOnlyStore, StoreUnavailable
 from holdfast.process_fork import (
     concern,
     inside,
@@ -60,6 +61,8 @@ from holdfast.process_fork import (
 
 ATTEMPTS_MAX = 100
 """So often a read is begun again that a writer has come in between of."""
+LOOKS = 5
+PAUSE_S = 0.01
 BUSY_MS = 5000
 
 Stamp = tuple[int, ...] | None
@@ -80,13 +83,13 @@ class ReadOnlyReaders(Readers):
     """Connections that only look, one for each thread."""
 
     def read(self, name: str, values: Values) -> Rows:
-        for _ in range(ATTEMPTS_MAX):
+        for attempt in range(ATTEMPTS_MAX):
             reader, seen = self._reader()
             try:
                 with inside():
                     rows = rows_of(reader, QUERIES[name], values)
             except (apsw.Error, UnicodeDecodeError) as error:
-                if self._changed(seen):
+                if not _is_same(self._path, seen, error, attempt):
                     continue
                 with inside():
                     raise damage_error(
@@ -94,9 +97,7 @@ class ReadOnlyReaders(Readers):
                     ) from error
             if not self._changed(seen):
                 return rows
-        raise StoreUnavailable(
-            where=self._path, problem="it keeps changing", remedy="Try again"
-        )
+        raise _changing(self._path)
 
     @contextmanager
     def alone(self) -> Iterator[apsw.Connection]:
@@ -320,6 +321,47 @@ class ReadOnlySqliteEngine(SqliteReads):
             self._words.abandon()
 
 
+def _kind(path: str) -> tuple[int, int, int]:
+    """Whose database it is, its version, and how long its pages are."""
+    for attempt in range(ATTEMPTS_MAX):
+        seen = look(path)
+        try:
+            with translated(path), inside(), handling(path):
+                read_header(path)
+                with closing(connect(path, seen)) as connection:
+                    kind = (
+                        connection.execute("PRAGMA application_id").get,
+                        connection.execute("PRAGMA user_version").get,
+                        connection.execute("PRAGMA page_size").get,
+                    )
+        except HoldfastError as error:
+            if _is_same(path, seen, error.__cause__, attempt):
+                raise
+            continue
+        if look(path) == seen:
+            return kind
+    raise _changing(path)
+
+
+def _is_same(
+    path: str, seen: FilesSeen, error: BaseException | None, attempt: int
+) -> bool:
+    """Whether the files in which this was met are still those that were seen. Who closes a store
+    takes its index away, and a new one may have the same number: what can't be opened is looked at
+    a few times.
+    """
+    if look(path) != seen:
+        return False
+    if isinstance(error, apsw.CantOpenError) and attempt < LOOKS:
+        time.sleep(PAUSE_S)
+        return False
+    return True
+
+
+def _changing(path: str) -> StoreUnavailable:
+    return StoreUnavailable(where=path, problem="it keeps changing", remedy="Try again")
+
+
 def _refuse_other(path: str) -> None:
     """Refuses what is no store of this release."""
     refuse_torn(path)
@@ -332,12 +374,7 @@ def _refuse_other(path: str) -> None:
     if problem is not None:
         raise StoreUnavailable(where=path, problem=problem, remedy="Check the path")
     refuse_lone_file(path)
-    with translated(path), inside(), handling(path):
-        read_header(path)
-        with closing(connect(path, look(path))) as connection:
-            owner = connection.execute("PRAGMA application_id").get
-            version = connection.execute("PRAGMA user_version").get
-            page_bytes = connection.execute("PRAGMA page_size").get
+    owner, version, page_bytes = _kind(path)
     refuse_damaged_log_unlocked(path, page_bytes=page_bytes)
     if owner != APPLICATION_ID:
         raise not_ours(path)

@@ -23,11 +23,8 @@ from holdfast.engine.sqlite.queries import QUERIES
 from holdfast.engine.sqlite.spoilt_texts import rows_of
 from holdfast.engine.wake_signal import is_mine
 from holdfast.errors import InvalidMessage
-from holdfast.process_fork import (
-    SteppingCursor,
-    inside,
-    thread_gate,
-)
+from holdfast.process_fork import inside, thread_gate
+from holdfast.stepping_connection import SteppingCursor
 
 
 class Readers:

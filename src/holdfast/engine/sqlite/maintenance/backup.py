@@ -24,7 +24,8 @@ from holdfast.engine.sqlite.file_guard.permissions import OWNER_ONLY
 from holdfast.engine.sqlite.queries import UPKEEP
 from holdfast.engine.store_info import Backup
 from holdfast.errors import Damaged, StoreUnavailable
-from holdfast.process_fork import SteppingConnection, inside
+from holdfast.process_fork import inside
+from holdfast.stepping_connection import SteppingConnection
 
 PAGES_AT_ONCE = 1024
 ROWS_AT_ONCE = 5000

@@ -15,7 +15,7 @@ from holdfast.engine.sqlite.lease_clock import Clock
 from holdfast.engine.sqlite.queries import QUERIES, UPKEEP
 from holdfast.engine.sqlite.row_codec import fitted_sessions
 from holdfast.errors import Damaged, HoldfastError
-from holdfast.process_fork import SteppingConnection
+from holdfast.stepping_connection import SteppingConnection
 
 PROBES_MAX = 2000
 
