@@ -50,9 +50,10 @@ class Load:
             reader.ask(stream.read)
             pusher = (HeldPusher if self.held else Pusher)(self, stream.push, due)
             await loop.create_connection(lambda made=pusher: made, "127.0.0.1", self.port)
+            pusher.open()
             readers.append(reader)
             pushers.append(pusher)
-        await asyncio.gather(*(reader.opened.wait() for reader in readers))
+        await asyncio.gather(*(each.opened.wait() for each in (*readers, *pushers)))
         began()
         first = time.perf_counter()
         phases = sorted((dice.random() / PER_SECOND, each) for each in range(len(pushers)))
@@ -101,6 +102,11 @@ class Pusher(Wire):
         self._waiting: list[str] = []
         self._asked = False
         self._got = b""
+        self.opened = asyncio.Event()
+
+    def open(self) -> None:
+        """Before the clock runs."""
+        self.opened.set()
 
     def say(self, chunk: str) -> None:
         self._waiting.append(chunk)
@@ -137,16 +143,17 @@ class Pusher(Wire):
 class HeldPusher(Pusher):
     """Posts its chunks as lines of one request, which it holds open."""
 
+    def open(self) -> None:
+        head = f"POST {self.path} HTTP/1.1\r\n{self.load.head}Content-Type: {LINES}\r\n"
+        self.transport.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+
     def say(self, chunk: str) -> None:
-        if not self._asked:
-            self._asked = True
-            head = f"POST {self.path} HTTP/1.1\r\n{self.load.head}Content-Type: {LINES}\r\n"
-            self.transport.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         self._waiting.append(chunk)
         line = self.batch() + b"\n"
         self.transport.write(b"%x\r\n%b\r\n" % (len(line), line))
 
     def data_received(self, data: bytes) -> None:
+        self.opened.set()
         assert b"problem" not in data and not data.startswith(b"HTTP/1.1 4"), data
 
 

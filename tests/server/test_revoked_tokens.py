@@ -1,9 +1,10 @@
 """A token that is taken back: whoever waits with it is answered, and told, no more."""
 
 import asyncio
+import itertools
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 import uvicorn
@@ -12,8 +13,10 @@ import holdfast
 from event_reader import EventReader
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, identity
+from holdfast.server.serving.serve import server_of
 from holdfast.server.serving.token_file import AWAY_S, TokenFile
 from holdfast.server.waiting import TokenWatch
+from line_pusher import LinePusher
 from servers import waiting_until
 from wire_server import WireServer, ask, new_token, served_in_thread
 from worlds import HandWorld
@@ -156,6 +159,49 @@ def test_whoever_writes_line_by_line_with_a_token_that_is_taken_back_is_told(tmp
                 said += piece
         assert b'"code":"unauthenticated"' in said
         ask(port, kept, "POST", f"/v1/turns/{turn['id']}/end")
+
+
+@pytest.mark.slow
+def test_whoever_goes_on_talking_with_a_token_that_is_taken_back_is_not_heard(tmp_path, file):
+    kept = new_token(file, "one", "admin")
+    before = file.read_text()
+    lost = new_token(file, "one", "write")
+
+    def server(opened):
+        return server_of(opened, Settings(tokens=TokenFile(str(file))))
+
+    with served_in_thread(tmp_path / "s.db", server) as port:
+        body = {"key": "k", "message": "Hello.", "lease_s": 600}
+        turn = ask(port, kept, "POST", "/v1/turns", body).done
+        opened = ask(port, kept, "POST", f"/v1/turns/{turn['id']}/streams", {}).done
+        place = f"/v1/turns/{turn['id']}/streams/{opened['message_id']}"
+        with LinePusher(port, lost, place) as pusher:
+            over = threading.Event()
+
+            def talk():
+                with suppress(OSError):
+                    for index in itertools.count(1):
+                        pusher.say(index, f"{index} ")
+                        if over.is_set():
+                            break
+
+            pusher.say(0, "0 ")
+            told = [pusher.answer()]
+            talking = threading.Thread(target=talk)
+            talking.start()
+            file.write_text(before)
+            told += pusher.answers()
+            over.set()
+            talking.join()
+        assert told[-1]["problem"]["code"] == "unauthenticated"
+        said = "".join(each["text"] for each in told[:-1])
+        assert said == "".join(f"{n} " for n in range(told[-2]["index"]))
+        ask(port, kept, "POST", f"/v1/turns/{turn['id']}/end")
+        items = ask(port, kept, "GET", f"/v1/sessions/{turn['session_id']}/transcript").done[
+            "items"
+        ]
+    # What was stored was told.
+    assert items[-1]["text"] == said
 
 
 @contextmanager

@@ -40,9 +40,11 @@ class Signal:
 
     def clear(self) -> None:
         self._is_set = False
-        with suppress(Empty):
-            while True:
-                self._told.get_nowait()
+        told = self._told
+        # Asked first: most often nobody has set it since it was waited for.
+        while not told.empty():
+            with suppress(Empty):
+                told.get_nowait()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Returns when it is set or this long has passed, and whether it is set; now and then a

@@ -33,10 +33,11 @@ from holdfast.server import (
 from holdfast.server.auth import Authentication, Tokens
 from holdfast.server.limits import BODY_MAX, BODY_S, Limits
 from holdfast.server.problems import Problems
+from holdfast.server.serving.straight_body import STRAIGHT, StraightBody
 from holdfast.server.tenants import Tenants
 from holdfast.server.turns import steps
 from holdfast.server.turns.held import LeasedTurns
-from holdfast.server.waiting import STRAIGHT, TokenWatch
+from holdfast.server.waiting import TokenWatch
 
 SECURITY = [
     # But for the files of the page, which say their own, nothing that is served here is one, and no
@@ -138,7 +139,8 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[STRAIGHT] = send
+        # A server that is not ours has not set it.
+        scope.setdefault(STRAIGHT, StraightBody(send))
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -16,10 +16,6 @@ Cut = Literal["stopping", "revoked"]
 """Why the server ends a wait by itself."""
 ENDLESS = "holdfast.endless"
 """What a request has in its scope whose answer goes on until somebody ends it."""
-STRAIGHT = "holdfast.straight"
-"""What a request has in its scope to send the body of its answer with, once the answer has begun:
-past all who only look how answers begin. An answer that goes on sends thousands of pieces.
-"""
 
 
 def is_stopping(request: Request) -> bool:

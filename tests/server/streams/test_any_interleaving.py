@@ -53,9 +53,24 @@ class Tab:
             self._is_over = True
             return
         yield source.first + source.written(source.found)
-        with StreamReader(self._followers, follower) as reader:
+        taken = []
+
+        def take(found):
+            """As a connection does whose client listens, most of the time."""
+            if self._dice.random() < 0.3:
+                return False
+            taken.append(source.written(found))
+            # As long as nobody asks for it, it is on its way.
+            if self._dice.random() < 0.3:
+                reader._woken.set()
+            return True
+
+        takes = take if self._dice.random() < 0.7 else None
+        with StreamReader(self._followers, follower, takes) as reader:
             while not reader.over:
-                yield source.written(await reader.next(1.0))
+                found = await reader.next(0.05)
+                straight, taken[:] = b"".join(taken), []
+                yield straight + source.written(found)
                 if self._dice.random() < 0.2:
                     # A reader that is slow, or whose machine is.
                     await asyncio.sleep(self._dice.choice((0, 0.002, 0.02)))
@@ -126,3 +141,23 @@ def test_every_reader_is_told_each_piece_once(tmp_path, monkeypatch, seed):
 def _joined(text):
     """Halves of a character that came apart are one to every reader of JSON."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def test_a_reader_is_told_what_nobody_describes(tmp_path):
+    """An entry is told as news of some kind: whoever has followed chunks alone has to look."""
+
+    async def play():
+        async with holdfast.open_async(tmp_path / "s.db", durability="process") as store:
+            session = await store.session("k")
+            follower, _ = await arun(read(lambda: begun(session._log, "now")))
+            with StreamReader(SharedFollowers(), follower) as reader:
+                kinds = []
+                for _ in range(3):
+                    # Everything was told, and all wait for news.
+                    await asyncio.sleep(0.1)
+                    await session.append("An entry.")
+                    async with asyncio.timeout(LIMIT_S / 4):
+                        kinds += [each.kind for each in await reader.next(LIMIT_S)]
+                return kinds
+
+    assert asyncio.run(play()) == ["entry"] * 3

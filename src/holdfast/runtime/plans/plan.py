@@ -106,11 +106,13 @@ class News:
         self.told.clear()
         known: list[JournalRow] = []
         is_known = True
-        with contextlib.suppress(IndexError):
-            while True:
+        while self._rows:
+            try:
                 rows = self._rows.popleft()
-                is_known = is_known and rows is not None
-                known += rows or ()
+            except IndexError:
+                break  # another thread has cleared them just now
+            is_known = is_known and rows is not None
+            known += rows or ()
         return known if is_known else None
 
     def __enter__(self) -> "News":
@@ -261,7 +263,7 @@ def is_within_call() -> bool:
     return False
 
 
-_CALLS = frozenset({"_asked", "_drive", "arun", "decided"})
+_CALLS = frozenset({"_asked", "_drive", "adrive", "arun", "decided", "set_result"})
 """The functions of ours that a call is in from its first lock to its last."""
 
 

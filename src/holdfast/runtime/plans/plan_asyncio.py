@@ -89,6 +89,103 @@ async def arun(
         del told_first
 
 
+def adrive(
+    plan: Plan[T],
+    then: Callable[[T], Any],
+    failed: Callable[[BaseException], Any],
+) -> None:
+    """Drives a plan on the running event loop without a task: `then` is called there with what it
+    gives, or `failed` with what it raises. Nobody awaits it, so nobody interrupts it.
+
+    For plans that store a piece of a stream: they wait for one commit, and waking a task for each of
+    them costs more than the piece. Whatever else a plan waits for is waited for by a task.
+    """
+    try:
+        request = next(plan)
+    except StopIteration as stop:
+        then(stop.value)
+        return
+    except Exception as error:
+        failed(error)
+        return
+    waiting = _WaitingPlan(plan, request, then, failed)
+    if type(request) in _NO_COMMITS:
+        waiting.hand_over()
+    else:
+        _answers_for(asyncio.get_running_loop()).tell(request, waiting)
+
+
+_handed_over_plans: "set[asyncio.Future[None]]" = set()
+
+
+class _WaitingPlan:
+    """A plan that waits for a commit, as `_BatchAnswers` knows it."""
+
+    __slots__ = ("_failed", "_is_told", "_plan", "_request", "_then")
+
+    def __init__(
+        self,
+        plan: Plan[Any],
+        request: Any,
+        then: Callable[[Any], Any],
+        failed: Callable[[BaseException], Any],
+    ) -> None:
+        self._plan, self._request = plan, request
+        self._then, self._failed = then, failed
+        self._is_told = False
+
+    def done(self) -> bool:
+        return self._is_told
+
+    def set_result(self, _: None) -> None:
+        """The commit has landed."""
+        self._is_told = True
+        try:
+            self._request = self._plan.send(self._request.result())
+        except StopIteration as stop:
+            self._then(stop.value)
+        except BaseException as error:
+            # Its commit has failed, and it has not heard of that yet; or it has raised this.
+            if is_suspended(self._plan):
+                self.hand_over()
+            else:
+                self._failed(error)
+        else:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """What it waits for now is waited for by a task."""
+        finishing = asyncio.ensure_future(self._finished())
+        # The loop would forget it.
+        _handed_over_plans.add(finishing)
+        finishing.add_done_callback(_handed_over_plans.discard)
+
+    async def _finished(self) -> None:
+        try:
+            value = await arun(_resumed(self._plan, self._request))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._failed(error)
+        else:
+            self._then(value)
+
+
+def _resumed(plan: Plan[T], request: Any) -> Plan[T]:
+    """The rest of a plan that waits for this."""
+    try:
+        while True:
+            try:
+                answer = yield request
+            except BaseException as error:
+                request = plan.throw(error)
+            else:
+                request = plan.send(answer)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
 async def _answered(request: Any) -> Any:
     """What a plan waits for that is no commit."""
     if type(request) is Read:
@@ -285,18 +382,24 @@ class _BatchAnswers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._landed: deque[asyncio.Future[None]] = deque()
+        self._landed: deque[asyncio.Future[None] | _WaitingPlan] = deque()
 
     def expect(self, ticket: Ticket) -> "asyncio.Future[None]":
         future = self._loop.create_future()
-        ticket.then(partial(self._land, future))
+        self.tell(ticket, future)
         return future
 
+    def tell(
+        self, ticket: Ticket, waiting: "asyncio.Future[None] | _WaitingPlan"
+    ) -> None:
+        """Who is told when this has its answer."""
+        ticket.then(partial(self._land, waiting))
+
     def _land(
-        self, future: "asyncio.Future[None]", ticket: Ticket
+        self, waiting: "asyncio.Future[None] | _WaitingPlan", ticket: Ticket
     ) -> Callable[[], None]:
         """On the writer's thread: notes an answer, and says how to tell the loop of all of them."""
-        self._landed.append(future)
+        self._landed.append(waiting)
         # Equal for all answers of this loop, so the writer calls it once for a batch.
         return self._signal
 
@@ -306,9 +409,9 @@ class _BatchAnswers:
     def _drain(self) -> None:
         try:
             while self._landed:
-                future = self._landed[0]
-                if not future.done():
-                    future.set_result(None)
+                waiting = self._landed[0]
+                if not waiting.done():
+                    waiting.set_result(None)
                 # not before it was told: an interrupt may come between any two steps
                 self._landed.popleft()
         except BaseException:

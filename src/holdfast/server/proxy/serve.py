@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from holdfast.runtime.aio import AsyncStore, open_async
 from holdfast.server.proxy.app import Proxy, ProxySettings, route_of_dialect
 from holdfast.server.proxy.upstream import origin_of
+from holdfast.server.serving.event_loop import run_server
 from holdfast.server.serving.json_log import LogForm, log_as_json
 from holdfast.server.serving.listening import (
     address_of,
@@ -57,7 +58,7 @@ def serve(place: ProxyPlace, tell: Tell) -> None:
         settings = replace(settings, tracing=tracing_for(place.otel))
     end = told_at_end(settings.tracing)
     with end, listening(place.host, place.port) as listener:
-        asyncio.run(_serve(place, settings, listener, tell))
+        run_server(_serve(place, settings, listener, tell))
 
 
 async def _serve(

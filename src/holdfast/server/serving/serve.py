@@ -12,6 +12,7 @@ from holdfast.runtime.aio import AsyncStore, open_async
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, fresh_token, identity
 from holdfast.server.limits import BODY_MAX
+from holdfast.server.serving.event_loop import run_server
 from holdfast.server.serving.json_log import LogForm, log_as_json
 from holdfast.server.serving.listening import (
     address_of,
@@ -60,7 +61,7 @@ def serve(place: ServedPlace, tell: Tell) -> None:
         log_as_json()
     tracing = tracing_for(place.otel)
     with told_at_end(tracing), listening(place.host, place.port) as listener:
-        asyncio.run(_serve(place, tracing, listener, tell))
+        run_server(_serve(place, tracing, listener, tell))
 
 
 async def _serve(

@@ -12,14 +12,69 @@ server is told to end, a stream whose client does not listen ends at once: there
 """
 
 import asyncio
+import weakref
+from collections.abc import Callable
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
+from holdfast.server.serving.straight_body import STRAIGHT, StraightBody
 from holdfast.server.waiting import ENDLESS
 
 HEAD_S = 10.0
 HEAD_BYTES_MAX = 64 * 1024
 DEAF_S = 30.0
+
+
+class _ConnectedBody(StraightBody):
+    """The bodies of a request and its answer on a connection of this process."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        super().__init__()
+        # Weakly: it is in the scope that the cycle knows.
+        self._cycle = weakref.ref(cycle)
+        self.hear: Callable[[bytes], None] | None = None
+
+    def listen(self, hear: Callable[[bytes], None] | None) -> None:
+        self.hear = hear
+        cycle = self._cycle()
+        # What has come before is in its body.
+        if hear is not None and cycle is not None and cycle.body:
+            come, cycle.body = bytes(cycle.body), bytearray()
+            hear(come)
+
+    def pause(self) -> None:
+        cycle = self._cycle()
+        if cycle is not None:
+            cycle.flow.pause_reading()
+
+    def resume(self) -> None:
+        cycle = self._cycle()
+        if cycle is not None:
+            cycle.flow.resume_reading()
+
+    @property
+    def is_free(self) -> bool:
+        cycle = self._cycle()
+        # A client that does not take what it is sent.
+        if cycle is None or cycle.flow.write_paused:
+            return False
+        # All else is for uvicorn to judge: an answer to an old client, or to one that has gone.
+        is_going_on = cycle.response_started and not cycle.response_complete
+        return is_going_on and bool(cycle.chunked_encoding) and not cycle.disconnected
+
+    def write(self, body: bytes) -> None:
+        cycle = self._cycle()
+        assert cycle is not None
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+
+    async def pass_on(self, message: Any) -> None:
+        cycle = self._cycle()
+        if cycle is not None:
+            await cycle.send(message)
 
 
 class TimedProtocol(HttpToolsProtocol):
@@ -37,6 +92,7 @@ class TimedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._head_due: asyncio.TimerHandle | None = None
         self._listening: asyncio.TimerHandle | None = None
+        self._straight: _ConnectedBody | None = None
         self._is_ending = False
         self._is_in_head = False
         self._head_bytes = 0
@@ -55,6 +111,17 @@ class TimedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:
+            self._straight = _ConnectedBody(self.cycle)
+            scope: dict[str, Any] = cast(dict[str, Any], self.scope)
+            scope[STRAIGHT] = self._straight
+
+    def on_body(self, body: bytes) -> None:
+        hear = None if self._straight is None else self._straight.hear
+        if hear is None or self.cycle.response_complete:
+            super().on_body(body)
+        else:
+            hear(body)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -5,13 +5,14 @@ server is told to end. A reader that takes nothing is dropped (`serving.slow_cli
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.server.operations import EVENTS, WireRequest
+from holdfast.server.serving.straight_body import StraightBody, straight_body
 from holdfast.server.streams.event_frames import HEARTBEAT
 from holdfast.server.streams.occurrence import Occurrence, OccurrenceFollower
 from holdfast.server.streams.shared_follower import (
@@ -19,7 +20,7 @@ from holdfast.server.streams.shared_follower import (
     SharedFollowers,
     StreamReader,
 )
-from holdfast.server.waiting import ENDLESS, STRAIGHT, Cut, cut_short, why_cut
+from holdfast.server.waiting import ENDLESS, Cut, cut_short, why_cut
 
 HEARTBEAT_S = 15.0
 HEADERS = {
@@ -90,22 +91,33 @@ class EventStream(Response):
         scope[ENDLESS] = True
         start = {"type": "http.response.start", "status": 200}
         await send({**start, "headers": self.raw_headers})
-        straight = scope[STRAIGHT]
         if scope["method"] != "HEAD":
-            async for body in self._bodies():
-                if body:
-                    more = {"type": "http.response.body", "more_body": True}
-                    await straight({**more, "body": body})
+            # By itself: each event would wake all who stand around the routes.
+            await asyncio.ensure_future(self._tell(straight_body(scope)))
         await send({"type": "http.response.body"})
 
-    async def _bodies(self) -> AsyncIterator[bytes]:
-        request, source = self._request, self._source
-        yield source.first
+    async def _tell(self, body: StraightBody) -> None:
+        source = self._source
+        await body.send(source.first)
         for some in in_batches(source.found):
-            yield source.written(some)
-        if self._follower is None:
-            return
-        reader = StreamReader(followers_of(request), self._follower)
+            await body.send(source.written(some))
+        if self._follower is not None:
+            await self._follow(body, self._follower)
+
+    async def _follow(self, body: StraightBody, follower: OccurrenceFollower) -> None:
+        request, source = self._request, self._source
+
+        def take(found: list[Occurrence]) -> bool:
+            if not body.is_free:
+                return False
+            told = source.written(found)
+            if told:
+                body.write(told)
+            if source.enough:
+                reader.leave()
+            return True
+
+        reader = StreamReader(followers_of(request), follower, take)
         leaving = asyncio.ensure_future(cut_short(request))
         leaving.add_done_callback(lambda _: reader.leave())
         try:
@@ -113,10 +125,10 @@ class EventStream(Response):
                 while not reader.over and not source.enough:
                     found = await reader.next(HEARTBEAT_S)
                     if not found and not reader.over:
-                        yield HEARTBEAT
+                        await body.send(HEARTBEAT)
                     for some in in_batches(found):
-                        yield source.written(some)
-            yield source.last(None if source.enough else why_cut(request))
+                        await body.send(source.written(some))
+            await body.send(source.last(None if source.enough else why_cut(request)))
         finally:
             leaving.cancel()
 

@@ -19,7 +19,8 @@ All of it happens on the event loop; only the store's own calls come from other 
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 
 from holdfast.runtime.catalog.follow_session import SETTLE_S
@@ -35,6 +36,8 @@ from holdfast.server.streams.occurrence import (
     Place,
     from_seq,
 )
+
+Wake = Callable[[], None]
 
 KEPT_MAX, KEPT_BYTES_MAX = 2000, 4 << 20
 """So much of what happened last is kept for the readers of a session."""
@@ -109,22 +112,22 @@ class SharedFollower:
     def __init__(self, session: SessionLog, all: "SharedFollowers") -> None:
         self.session, self._all = session, all
         self.kept = KeptOccurrences()
-        self.readers: dict[asyncio.Event, None] = {}
+        self.readers: dict[Wake, None] = {}
         self.failure: Exception | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_idle = False
         self._look = asyncio.Event()
-        self._next_at = 0.0
+        self._next_at = self._look_at = self._alive_at = 0.0
 
-    def join(self, woken: asyncio.Event) -> None:
-        """One more reader; `woken` is set when there is something new."""
-        self.readers[woken] = None
+    def join(self, wake: Wake) -> None:
+        """One more reader; `wake` is called when there is something new."""
+        self.readers[wake] = None
         if self._task is None:
             self._task = asyncio.create_task(self._follow())
 
-    def leave(self, woken: asyncio.Event) -> None:
+    def leave(self, wake: Wake) -> None:
         """A reader goes; with the last one, nothing is followed any more."""
-        self.readers.pop(woken, None)
+        self.readers.pop(wake, None)
         if not self.readers:
             self._all.forget(self)
             if self._task is not None:
@@ -140,28 +143,31 @@ class SharedFollower:
         # Each reader is told: it comes back, and then it is tried anew.
         self.failure = error
         self._all.forget(self)
-        for woken in self.readers:
-            woken.set()
+        for wake in self.readers:
+            wake()
 
     async def _follow_on(self) -> None:
         session = self.session
         state = await arun(read(session.state))
         follower = await arun(read(lambda: from_seq(session, state.head)))
         self.kept.add((), follower.place)
-        settled_at = session.world.tick()
+        self._alive_at = session.world.tick()
         with News(session.engine, session.id) as news:
             news.then = on_this_loop(partial(self._hear, follower, news))
             while True:
                 found = await self._next(follower, news)
                 if found:
+                    self._alive_at = session.world.tick()
                     self.kept.add(found, follower.place)
                     await self._wake()
                     await asyncio.sleep(pace_s(len(self.readers)))
-                elif (
-                    follower.is_running and session.world.tick() - settled_at > SETTLE_S
-                ):
+                elif follower.is_running and self._is_quiet():
                     await arun(settle_to_read(session))
-                    settled_at = session.world.tick()
+                    self._alive_at = session.world.tick()
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing was said for a while: whoever speaks is there."""
+        return self.session.world.tick() - self._alive_at > SETTLE_S
 
     async def _next(self, follower: OccurrenceFollower, news: News) -> list[Occurrence]:
         if not (follower.behind or news.told.is_set()):
@@ -170,8 +176,12 @@ class SharedFollower:
             wait_s = self.session.engine.look_s
             await self._idle(min(wait_s, SETTLE_S) if follower.is_running else wait_s)
         rows = news.clear()
-        if rows and not follower.behind:
-            return follower.heard(rows)
+        if rows is not None and not follower.behind:
+            # It was not for news that it woke, and there is nothing to look for yet.
+            now = self.session.world.tick()
+            if rows or now < self._look_at:
+                return follower.heard(rows)
+        self._look_at = self.session.world.tick() + self.session.engine.look_s
         return await self._all.reads.read(follower.occurrences)
 
     async def _idle(self, seconds: float) -> None:
@@ -194,20 +204,23 @@ class SharedFollower:
         now = asyncio.get_running_loop().time()
         is_due = now >= self._next_at and len(self.readers) <= WOKEN_AT_ONCE
         rows = news.clear() if is_due else None
+        if is_due and rows is None:
+            follower.behind = True  # something is new, and nobody else will say so
         if rows:
+            self._alive_at = self.session.world.tick()
             self._next_at = now + PACE_S
             try:
                 self.kept.add(follower.heard(rows), follower.place)
             except Exception as error:
                 self._fail(error)
-            for woken in self.readers:
-                woken.set()
+            for wake in self.readers:
+                wake()
         if follower.behind or rows is None:
             self._look.set()
 
     async def _wake(self) -> None:
-        for number, woken in enumerate(list(self.readers), 1):
-            woken.set()
+        for number, wake in enumerate(list(self.readers), 1):
+            wake()
             if number % WOKEN_AT_ONCE == 0:
                 # Those that were woken write now, and so does whoever else has something to do.
                 await asyncio.sleep(0)
@@ -223,12 +236,12 @@ class SharedFollowers:
     def __len__(self) -> int:
         return len(self._by_session)
 
-    def joined(self, session: SessionLog, woken: asyncio.Event) -> SharedFollower:
+    def joined(self, session: SessionLog, wake: Wake) -> SharedFollower:
         """The one for this session, with one more reader."""
         known = self._by_session.get(session.id)
         if known is None:
             known = self._by_session[session.id] = SharedFollower(session, self)
-        known.join(woken)
+        known.join(wake)
         return known
 
     def forget(self, follower: SharedFollower) -> None:
@@ -247,33 +260,40 @@ class StreamReader:
 
     with StreamReader(followers, follower) as reader:
         while not reader.over: found = await reader.next(15)
+
+    What is new while a call waits is given to `take`, if there is one, at once: nobody has to be
+    woken for it. If that gives False, the call is.
     """
 
     def __init__(
-        self, followers: SharedFollowers, follower: OccurrenceFollower
+        self,
+        followers: SharedFollowers,
+        follower: OccurrenceFollower,
+        take: "Callable[[list[Occurrence]], bool] | None" = None,
     ) -> None:
-        self._followers, self._follower = followers, follower
+        self._followers, self._follower, self._take = followers, follower, take
         self._session = follower.session
         self._shared: SharedFollower | None = None
         self._number: int | None = None
         self._last: Occurrence | None = None
         self._has_ended = follower.over
         self._woken = asyncio.Event()
-        self._until = 0.0
+        self._is_waiting = False
+        self._wait_s = self._until = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._is_leaving = False
         self.over = False
         """Whether nothing more will come: the session has ended, or the reader is to leave."""
 
     def __enter__(self) -> "StreamReader":
-        self._shared = self._followers.joined(self._session, self._woken)
+        self._shared = self._followers.joined(self._session, self._wake)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         if self._shared is not None:
-            self._shared.leave(self._woken)
+            self._shared.leave(self._wake)
 
     def leave(self) -> None:
         """Nobody reads any longer."""
@@ -285,13 +305,12 @@ class StreamReader:
         over.
         """
         loop = asyncio.get_running_loop()
-        self._until = loop.time() + wait_s
+        self._wait_s, self._until = wait_s, loop.time() + wait_s
         while not self.over:
             self._woken.clear()
             found = await self._found()
             if found and not self._is_leaving:
-                self._last = found[-1]
-                self._has_ended = self._has_ended or any(map(self._closes, found))
+                self._note(found)
                 return found
             self.over = self._is_leaving or self._has_ended
             if self.over:
@@ -300,8 +319,39 @@ class StreamReader:
                 break
             if self._alarm is None:
                 self._alarm = loop.call_at(self._until, self._ring, loop)
-            await self._woken.wait()
+            self._is_waiting = True
+            try:
+                await self._woken.wait()
+            finally:
+                self._is_waiting = False
         return []
+
+    def _wake(self) -> None:
+        """There is something new."""
+        if not self._is_waiting or not self._has_taken():
+            self._woken.set()
+
+    def _has_taken(self) -> bool:
+        """Whether all that is new was taken by who waits, and more may come."""
+        number, shared = self._number, self._shared
+        # Whoever was told to go, or that something went wrong, is not on its way: it is woken.
+        if self._take is None or number is None or self._woken.is_set():
+            return False
+        if shared is None or shared.failure is not None:
+            return False
+        found = shared.kept.since(number)
+        # What can't be written is met again by who is woken, and told where that is awaited.
+        with suppress(Exception):
+            if found and self._take(found):
+                self._number = number + len(found)
+                self._note(found)
+                self._until = asyncio.get_running_loop().time() + self._wait_s
+                return self._number == shared.kept.next and not self._has_ended
+        return False
+
+    def _note(self, found: list[Occurrence]) -> None:
+        self._last = found[-1]
+        self._has_ended = self._has_ended or any(map(self._closes, found))
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         # One alarm for many waits: most are over long before, and the next has more time.

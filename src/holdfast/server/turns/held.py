@@ -157,10 +157,18 @@ class LeasedTurn:
         # others does not wait for its own. A request of many lines has it already.
         if not self.work.hold.is_here():
             self.work.hold.take()
-        self._asking += 1
+        self.begin()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def begin(self) -> None:
+        """Something that its client has asked for is being done."""
+        self._asking += 1
+
+    def finish(self) -> None:
+        """It is done."""
         self._asking -= 1
         self.renew()
 

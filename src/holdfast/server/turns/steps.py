@@ -30,7 +30,8 @@ from holdfast.server.sessions import (
     CompactBody,
 )
 from holdfast.server.turns.held import LeasedStream, LeasedTurn
-from holdfast.server.turns.push import PushBody, Pushed, push, push_lines
+from holdfast.server.turns.line_intake import PushBody, Pushed
+from holdfast.server.turns.push import push, push_lines
 from holdfast.server.turns.start import (
     KeyedStartBody,
     StartBody,

@@ -1,11 +1,11 @@
 """A message whose source pushes, for asyncio; see `push_stream`."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 from holdfast.runtime.border import bordered
-from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.plans.plan_asyncio import adrive, arun
 from holdfast.runtime.turns.running_turn import RunningTurn
 from holdfast.runtime.turns.streams.push_stream import OpenStream
 
@@ -33,6 +33,17 @@ class AsyncPushStream:
         for chunk in chunks:
             self._open.begin(self, chunk)
         return await arun(self._open.push(*chunks))
+
+    def _push_then(
+        self,
+        chunks: Sequence[Any],
+        then: Callable[[str], Any],
+        failed: Callable[[BaseException], Any],
+    ) -> None:
+        """The same for one who does not await it: `then` is called with the text, or `failed`."""
+        for chunk in chunks:
+            self._open.begin(self, chunk)
+        adrive(self._open.push(*chunks), then, failed)
 
     def close(self) -> Awaitable[None]:
         """Ends the message; a second time does nothing."""
