@@ -59,8 +59,8 @@ class _ConnectedBody(StraightBody):
     @property
     def is_free(self) -> bool:
         cycle = self._cycle()
-        # A client that does not take what it is sent.
-        if cycle is None or cycle.flow.write_paused:
+        # A client that does not take what it is sent, or is being left.
+        if cycle is None or cycle.flow.write_paused or cycle.transport.is_closing():
             return False
         # All else is for uvicorn to judge: an answer to an old client, or to one that has gone.
         is_going_on = cycle.response_started and not cycle.response_complete

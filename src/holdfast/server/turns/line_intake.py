@@ -209,8 +209,11 @@ class LineIntake:
         return failed
 
     def _told(self, pushed: Pushed) -> None:
-        self._tell(pushed)
-        self._begin()
+        try:
+            self._tell(pushed)
+        finally:
+            # Whatever becomes of the answer: the turn is held until this has come to its end.
+            self._begin()
 
     async def _store_apart(
         self, batches: list[PushBody], failed: BaseException | None = None
