@@ -11,7 +11,7 @@ import json
 import queue
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -293,3 +293,18 @@ def keys(store: Path) -> list[str]:
     with holdfast.open(store) as opened:
         found = [str(info.key) for info in opened.sessions(limit=100)]
     return sorted("proxy:…" if key.startswith("proxy:") else key for key in found)
+
+
+def half_heard_of(upstream: HeldProvider, script: Any, ask: Callable[[], Any], **more: Any) -> Any:
+    """The stream of an answer of which a client has heard "one two "; its provider waits before
+    "three".
+    """
+    place = next(n for n, (_, data) in enumerate(script) if "three" in json.dumps(data))
+    upstream.answer(script, hold_after=place, **more)
+    stream, seen = ask(), ""
+    for chunk in stream:
+        seen += chunk.to_json()
+        if "two" in seen:
+            break
+    upstream.held.get(timeout=LIMIT_S)
+    return stream

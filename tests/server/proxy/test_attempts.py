@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from proxy_world import (
     ProxyClients,
     ProxyProcess,
     cut_off,
+    half_heard_of,
     provider,
     proxied,
 )
@@ -71,16 +73,8 @@ def ask(
 def half(upstream: HeldProvider, port: int, text: str, **more: Any) -> Iterator[Any]:
     """The stream of an answer of which "one two " was heard; its provider waits."""
     told = script(["one ", "two ", "three"], number=2)
-    place = next(n for n, (_, data) in enumerate(told) if "three" in json.dumps(data))
-    upstream.answer(told, hold_after=place)
-    stream = ProxyClients(port).stream(RESPONSES, [user(text)], **more)
-    seen = ""
-    for chunk in stream:
-        seen += chunk.to_json()
-        if "two" in seen:
-            break
-    upstream.held.get(timeout=LIMIT_S)
-    yield stream
+    ask = partial(ProxyClients(port).stream, RESPONSES, [user(text)], **more)
+    yield half_heard_of(upstream, told, ask)
 
 
 NAMES = pytest.mark.parametrize(

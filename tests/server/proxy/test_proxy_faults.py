@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from proxy_world import (
     ProxyClients,
     ProxyProcess,
     cut_off,
+    half_heard_of,
     keys,
     provider,
     proxied,
@@ -67,16 +69,8 @@ def words(chunks: list[Any]) -> str:
 def half_heard(upstream: HeldProvider, port: int, format: str, **more: Any) -> Iterator[Any]:
     """A stream of which the client has seen "one two ", and the provider sends no more for now."""
     script = SCRIPTS[format](["one ", "two ", "three"])
-    place = next(n for n, (_, data) in enumerate(script) if "three" in json.dumps(data))
-    upstream.answer(script, hold_after=place, **more)
-    stream = ProxyClients(port, "mine").stream(format, HI)
-    seen = ""
-    for chunk in stream:
-        seen += chunk.to_json()
-        if "two" in seen:
-            break
-    upstream.held.get(timeout=LIMIT_S)
-    yield stream
+    ask = partial(ProxyClients(port, "mine").stream, format, HI)
+    yield half_heard_of(upstream, script, ask, **more)
 
 
 def answer_again(upstream: HeldProvider, port: int, format: str) -> None:

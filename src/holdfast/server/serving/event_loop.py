@@ -1,8 +1,8 @@
 """The process of a server: its event loop, and its garbage.
 
-uvloop takes half of the time that Python's own loop takes for a piece of a stream, and does not let
-go of the interpreter with each of them, so the thread that writes the store does not come in between.
-Where there is none, Python's own does.
+uvloop takes less time for a piece of a stream than Python's own loop, and the loop and the thread that
+writes the store take the interpreter from each other a fraction as often. Where there is none,
+Python's own does.
 
 The garbage collector would look at all that is there again and again, for a tenth of a second each
 time, and everybody would wait. What is imported is never garbage: it is left out.
