@@ -44,9 +44,48 @@ def test_a_secret_is_replaced_by_its_kind_wherever_it_stands(secret):
     assert redacted(f"“{secret}”") == f"“[redacted: {SECRETS[secret]}]”"
 
 
+BEFORE = {
+    "words of a script without spaces": "密钥",
+    "a sign of Markdown": "see _",
+    "a colour of a terminal": "\x1b[01;31m\x1b[K",
+    "a line break of JSON that was cut off": '{"out": "one\\n',
+    "a sign that JSON escapes": "\\u003c",
+    "an escape of an address": "https://example.org/?a=1%26k%3D",
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_a_secret_begins_where_words_of_another_kind_end(before):
+    after = "_" if before.endswith("_") else "。"
+    said = [before + secret + after for secret in SECRETS]
+    left = [before + f"[redacted: {kind}]" + after for kind in SECRETS.values()]
+    some_take_the_sign = [each[:-1] for each in left]
+    for text, kept, short in zip(said, left, some_take_the_sign, strict=True):
+        assert redacted(text) in (kept, short)
+
+
+def test_a_bot_token_in_the_address_that_it_is_used_in_is_replaced():
+    token = "12345678" + ":AA" + "a1B2c3D4e5f" * 3
+    said = f"GET https://api.telegram.org/bot{token}/getMe"
+    assert redacted(said) == "GET https://api.telegram.org/bot[redacted: Telegram token]/getMe"
+
+
+def test_a_secret_that_names_a_field_is_replaced_and_no_field_is_lost():
+    one, other = "ghp_" + "a1B2c3D4e5" * 4, "ghp_" + "Z9y8X7w6v5" * 4
+    kept = redacted_value({one: 1, other: 2, "n": 3})
+    word = "[redacted: GitHub token]"
+    assert kept == {word: 1, f"{word} 2": 2, "n": 3}
+
+
 @pytest.mark.parametrize(
     "said, left",
     [
+        ("PGPASSWORD=hunter22 psql", "PGPASSWORD=[redacted: secret] psql"),
+        ('dbPassword: "hunter22"', 'dbPassword: "[redacted: secret]"'),
+        ("githubToken=abcdefgh1", "githubToken=[redacted: secret]"),
+        ('{"out": "one\\npassword=hunter22', '{"out": "one\\npassword=[redacted: secret]'),
+        ("地址postgresql://ann:s3cret@db", "地址postgresql://ann:[redacted: password]@db"),
+        ("令牌Bearer abcdefghijklmnop1", "令牌Bearer [redacted: token]"),
         ("DB_PASSWORD=correcthorse", "DB_PASSWORD=[redacted: secret]"),
         ('{"api_key": "correcthorse"}', '{"api_key": "[redacted: secret]"}'),
         ("my password: hunter22", "my password: [redacted: secret]"),
@@ -90,6 +129,9 @@ def test_a_value_is_a_secret_by_what_stands_before_it(said, left):
         "git@github.com:holdfast/holdfast.git",
         "commit 4874419a4874419a4874419a4874419a4874419a",
         "01a1e7712d16894d790bd191720dab1f",
+        "desk-lamps-for-people-who-read-at-night",
+        "if (password === confirmPassword) {",
+        "a nonsecret=abcdefgh1",
     ],
 )
 def test_other_words_stay(said):

@@ -1,5 +1,6 @@
 """Cursors: opaque, exact, and refused when they can't be served (I-15, FAULTS I6)."""
 
+import base64
 import string
 
 import pytest
@@ -36,6 +37,13 @@ def test_garbage_is_refused_with_a_sentence(text: str) -> None:
         read(text, session_id=SESSION, head=10)
     assert caught.value.code == "cursor_expired"
     assert caught.value.cursor == text
+
+
+@pytest.mark.parametrize("head", ["", '["s",1,{},', '["s",1,{},{"a":'])
+def test_garbage_that_is_nested_deeply_is_refused_with_a_sentence(head: str) -> None:
+    text = base64.urlsafe_b64encode((head + "[" * 9000).encode()).decode().rstrip("=")
+    with pytest.raises(CursorExpired):
+        read(text, session_id=SESSION, head=10)
 
 
 @given(cursor=CURSORS, at=st.integers(0, 200), to=st.sampled_from("A_9z"))

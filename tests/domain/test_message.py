@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.message import freeze, thaw
+from holdfast.domain.message import DEPTH_MAX, freeze, is_plain, thaw
 from holdfast.errors import InvalidMessage
 
 TEXT = st.text(st.characters(codec=None), max_size=20)  # type: ignore[arg-type]
@@ -96,8 +96,8 @@ def test_what_json_can_not_hold_is_refused_with_its_place(payload: Any, place: s
     assert f"`{place}`" in str(caught.value)
 
 
-def nested(depth: int) -> Any:
-    value: Any = "deep"
+def nested(depth: int, innermost: Any = "deep") -> Any:
+    value = innermost
     for _ in range(depth):
         value = [value]
     return value
@@ -108,6 +108,26 @@ def test_nesting_is_bounded_and_what_is_within_the_bound_comes_back() -> None:
     for depth in (300, 5000, 100_000):
         with pytest.raises(InvalidMessage, match="deep"):
             freeze(nested(depth))
+
+
+@pytest.mark.parametrize("innermost", ["deep", 1.5, None, [], {}, {"a": "b"}])
+def test_the_bound_of_nesting_is_the_same_whatever_is_innermost(innermost: Any) -> None:
+    most = DEPTH_MAX - 1 if innermost == {"a": "b"} else DEPTH_MAX
+    assert thaw(freeze(nested(most, innermost))) == nested(most, innermost)
+    with pytest.raises(InvalidMessage, match="deep"):
+        freeze(nested(most + 1, innermost))
+
+
+def test_what_is_known_to_be_plain_at_a_glance_is_what_json_holds() -> None:
+    assert is_plain({"a": [1, 2.5, None, True, "x", {"b": {}}], "n": -(2**63)})
+    odd = [float("nan"), 2**63, {1: "x"}, (1,), b"x", {1, 2}, object(), Shouted("x")]
+    for value in odd:
+        for payload in (value, [value], {"a": [value]}):
+            assert not is_plain(payload), payload
+
+
+class Shouted(str):
+    """Text of somebody's own class."""
 
 
 def test_a_payload_that_holds_itself_is_refused() -> None:

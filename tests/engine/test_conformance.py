@@ -15,9 +15,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from deaf_proxy import DeafProxy, any_answer
 from holdfast.engine.open import migrate_store, open_engine
-from holdfast.engine.protocol import Engine
+from holdfast.engine.protocol import Engine, Opening, Write
 from holdfast.runtime.searchable_text import words_of
 from holdfast.testing.conformance import CASES
+from holdfast.testing.conformance.builders import did
+from holdfast.testing.conformance.tested_session import new_session
 from holdfast.testing.reference import ReferenceEngine, Ticks
 from thorough import sample
 
@@ -95,3 +97,12 @@ def engine(request: Ask) -> Iterator[Engine]:
 @pytest.mark.parametrize(("engine", "sentence"), LAWS, indirect=["engine"])
 def test_an_engine_keeps_the_law_that(engine: Engine, sentence: str) -> None:
     CASES[sentence](engine)
+
+
+def test_the_reference_tells_what_is_in_it_though_a_session_has_no_entries() -> None:
+    """It takes an opening that brings none; other engines do not."""
+    engine = ReferenceEngine(words_of=words_of)
+    did(engine, Write("empty", open=Opening("t", None, 1)))
+    assert (engine.info().sessions, engine.info().active_at) == (1, None)
+    new_session(engine, 1, at=7)
+    assert (engine.info().sessions, engine.info().active_at) == (2, 7)

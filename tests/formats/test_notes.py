@@ -25,6 +25,14 @@ def test_blanks_are_not_plain(format_name, text):
     assert not form.note(form.say("user", text)).plain
 
 
+def test_a_list_of_bare_texts_is_read():
+    form = registry.get("langchain")
+    for content in (["Hi."], ["Hi.", {"type": "text", "text": "Hi."}]):
+        payload = {"type": "ai", "data": {"content": content}}
+        assert form.note(payload).role == "assistant"
+        assert [piece.part.text for piece in form.read(payload)] == ["Hi."] * len(content)
+
+
 def test_a_failure_is_read_as_one():
     for said in (True, False, None):
         told = {} if said is None else {"is_error": said}

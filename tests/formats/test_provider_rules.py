@@ -1,5 +1,9 @@
-"""The strict providers know the keys that the providers' own clients declare, and no others."""
+"""The strict providers know the keys that the providers' own clients declare, and no others; and what
+is none of their messages is refused, and breaks nothing.
+"""
 
+import copy
+from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
 import pytest
@@ -67,3 +71,99 @@ def test_a_key_that_nobody_declared_is_refused_wherever_it_stands(format):
         {"role": "user", "content": [{"type": "surprise", "text": "Hi."}]},
     ):
         assert providers.check(format, [message])
+
+
+_CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+_SHELL = {"type": "shell_call", "call_id": "c2", "action": {"commands": ["ls"]}}
+_SHELL_SAID = {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+TAKEN: dict[str, list[Any]] = {
+    "openai.chat": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Hi"},
+                {"type": "image_url", "image_url": {"url": "http://x"}},
+            ],
+        },
+        {"role": "assistant", "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "There."},
+        {"role": "assistant", "content": "Well."},
+    ],
+    "openai.responses": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Hi"},
+                {"type": "input_image", "image_url": "http://x"},
+            ],
+        },
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "There."},
+        _SHELL,
+        {"type": "shell_call_output", "call_id": "c2", "output": [_SHELL_SAID]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Well."}]},
+    ],
+    "anthropic": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Hi"},
+                {"type": "image", "source": {"type": "url", "url": "http://x"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm", "signature": "s"},
+                {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "c1",
+                    "content": [{"type": "text", "text": "There."}],
+                }
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "text", "text": "Well."}]},
+    ],
+}
+_OTHER = (None, 7, "x", [], {}, ["x"], {"x": 1}, [None], [{}], "[" * 100_000)
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    inside = value.items() if isinstance(value, dict) else ()
+    for key, each in enumerate(value) if isinstance(value, list) else inside:
+        yield from _places(each, (*at, key))
+
+
+def _holder(value: Any, at: tuple[Any, ...]) -> Any:
+    for key in at[:-1]:
+        value = value[key]
+    return value
+
+
+@pytest.mark.parametrize("format", TAKEN)
+def test_a_request_that_lacks_something_or_has_another_thing_there_breaks_nothing(format):
+    taken = TAKEN[format]
+    assert providers.check(format, taken) == []
+    for at in _places(taken):
+        for other in _OTHER:
+            damaged = copy.deepcopy(taken)
+            _holder(damaged, at)[at[-1]] = other
+            assert isinstance(providers.check(format, damaged, prefill=False), list)
+        damaged = copy.deepcopy(taken)
+        del _holder(damaged, at)[at[-1]]
+        providers.check(format, damaged, prefill=False)
+
+
+def test_a_call_without_an_id_is_refused():
+    call = {key: value for key, value in _CALL.items() if key != "id"}
+    asked = [TAKEN["openai.chat"][0], {"role": "assistant", "tool_calls": [call]}]
+    assert "messages[1]: call id None" in providers.check("openai.chat", asked)

@@ -6,6 +6,7 @@ test waits.
 import asyncio
 import contextlib
 import os
+import platform
 import signal
 import threading
 from collections.abc import Iterator
@@ -282,6 +283,6 @@ def signal_thread(process: int, thread: int) -> None:
         return
     import ctypes
 
-    tgkill = 234  # on x86-64
+    tgkill = {"x86_64": 234, "aarch64": 131}[platform.machine()]
     with contextlib.suppress(OSError):
         ctypes.CDLL(None, use_errno=True).syscall(tgkill, process, thread, signal.SIGINT)

@@ -194,6 +194,20 @@ class OpenToAll:
         shutil.rmtree(self.folder)
 
 
+def test_who_looks_at_a_store_and_then_writes_it_is_told_to_open_it_for_writing_first(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "agent.db"
+    leave(path)
+    with holdfast.open(path, read_only=True) as reader:
+        read_all(reader)
+        with pytest.raises(StoreUnavailable, match="`read_only=True` opens it for writing before"):
+            holdfast.open(path)
+    with holdfast.open(path) as writer, holdfast.open(path, read_only=True) as reader:
+        writer.session("k").append("Still here.")
+        assert [*reader.session("k").transcript()][-1].text == "Still here."
+
+
 def test_what_others_write_is_seen(path: Path) -> None:
     """However the store was when it was opened: closed, then open, then closed again."""
     fill(path)

@@ -509,6 +509,22 @@ def test_a_list_reloaded_in_another_process_carries_on_where_it_was(
     assert list(session.context()) == messages
 
 
+@pytest.mark.parametrize("is_shown_together", [False, True])
+def test_a_system_message_that_a_context_shows_among_the_users_words_is_known(
+    session: Session, is_shown_together: bool
+) -> None:
+    """I-12: Anthropic's contexts have no system messages; Claude Code's lists do."""
+    said = [user("Hi"), system("The date has changed."), assistant("Hello.")]
+    session.record([*said, user("A?"), system("Be brief.")], format="anthropic")
+    other = again(session)
+    asked = [*said, user("A?"), system("Be brief."), assistant("A."), user("B?")]
+    if is_shown_together:
+        asked = [*other.context("anthropic"), assistant("A."), user("B?")]
+    assert len(other.record(asked, format="anthropic").new) == 2
+    roles = [each.role for each in other.transcript()]
+    assert roles == ["user", "system", "assistant", "user", "system", "assistant", "user"]
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_list_that_has_a_message_where_a_later_turn_took_it_is_recognised(
     tmp_path: Path, more: int

@@ -182,6 +182,20 @@ def test_files_of_one_import_come_in_the_order_of_their_sessions(
         assert_all_known(new, epochs)
 
 
+def test_a_file_that_is_nested_too_deeply_keeps_no_other_from_being_restored(
+    epochs: list[holdfast.Session], where: str, tmp_path: Path
+) -> None:
+    files = [str(written(each, tmp_path / f"{each.epoch}.jsonl")) for each in reversed(epochs)]
+    strange = tmp_path / "strange.jsonl"
+    first, *rest = Path(files[0]).read_text().splitlines(keepends=True)
+    deep = '{"kind": "opened", "more": ' + "[" * 9000 + "]" * 9000 + "}\n"
+    strange.write_text("".join([first, deep, *rest]))
+    told = command("import", str(strange), *files, "--into", where)
+    assert "strange.jsonl" in told.out + told.err
+    with holdfast.open(where) as new:
+        assert_all_known(new, epochs)
+
+
 @few_cases(every=2)
 @pytest.mark.parametrize("order", [(3, 2, 1), (3, 1, 2), (2, 3, 1)])
 def test_what_an_older_session_of_a_key_has_accepted_is_known_though_it_comes_later(

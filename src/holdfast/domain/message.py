@@ -169,7 +169,7 @@ def freeze(payload: Any, *, flat: bool = False) -> bytes:
     """
     # msgspec would write what `thaw` can't give back: bytes, dates, infinities.
     try:
-        if not flat and not is_flat(payload):
+        if not flat and not is_plain(payload):
             check(payload)
         return _encode(payload)
     except RuntimeError as error:
@@ -283,6 +283,42 @@ def all_flat(payloads: Iterable[Any]) -> bool:
             if type(key) is not str or type(value) is not str:
                 return False
     return True
+
+
+_INTEGER_MAX = 1 << 63
+_TEXT = frozenset({str})
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether JSON can hold this value, quickly: False where `check` has to be asked, which tells what
+    is wrong and where. Most values have no class of somebody's own and no integer beyond 64 bits.
+    """
+    kind = type(value)
+    if kind is dict:
+        if not _TEXT.issuperset(map(type, value)):
+            return False
+        value = value.values()
+    elif kind is not list:
+        return False
+    if depth >= DEPTH_MAX:
+        return False
+    for item in value:
+        kind = type(item)
+        if kind in _WHOLE:
+            continue
+        if kind is dict or kind is list:
+            # An empty one needs no call.
+            if item and not is_plain(item, depth + 1):
+                return False
+        elif not _is_number(kind, item):
+            return False
+    return True
+
+
+def _is_number(kind: Any, item: Any) -> bool:
+    if kind is int:
+        return bool(-_INTEGER_MAX <= item < _INTEGER_MAX)
+    return kind is float and math.isfinite(item)
 
 
 _PLACE_MAX = 120

@@ -259,6 +259,9 @@ class ChunkWrite(Write, frozen=True, gc=False, omit_defaults=True, kw_only=True)
 
 Writes = Sequence[Write]
 Commit = tuple[Write, ...]
+"""Done all or not at all. Each write is judged by what was there before the commit, not by the
+writes beside it: what can be done once (an event, a key, the start of a turn) is in one of them.
+"""
 Commits = Sequence[Commit]
 
 

@@ -43,8 +43,10 @@ class Signal:
         told = self._told
         # Asked first: most often nobody has set it since it was waited for.
         while not told.empty():
-            with suppress(Empty):
+            try:
                 told.get_nowait()
+            except Empty:
+                return  # another thread has cleared it just now
 
     def wait(self, seconds: float | None = None) -> bool:
         """Returns when it is set or this long has passed, and whether it is set; now and then a

@@ -101,8 +101,10 @@ def is_words(content: Any, kinds: tuple[str, ...]) -> bool:
     if not isinstance(content, list) or not content:
         return False
     # A single blank block is enough for a provider to refuse the request (FAULTS E10),
-    # so such a message can't be passed on unread.
+    # so such a message can't be passed on unread. LangChain's lists may hold bare texts.
     return all(
-        block.get("type") in kinds and not is_blank(block.get("text"))
+        isinstance(block, dict)
+        and block.get("type") in kinds
+        and not is_blank(block.get("text"))
         for block in content
     )

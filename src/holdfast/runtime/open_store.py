@@ -91,9 +91,14 @@ class OpenStore:
             kinds=self._kinds,
         )
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether this store was closed, or the one it comes from."""
+        return self._is_closed or (self._root is not None and self._root._is_closed)
+
     def refuse_closed(self) -> None:
         """Raises when this store was closed, or the one it comes from."""
-        if self._is_closed or (self._root is not None and self._root._is_closed):
+        if self.is_closed:
             raise closed(self.engine.where)
 
     def close(self, deadline: Deadline | None = None) -> None:

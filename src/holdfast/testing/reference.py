@@ -321,7 +321,10 @@ class ReferenceEngine:
             entries=sum(len(session.log) for session in sessions),
             tenants=len({session.tenant for session in sessions}),
             journal_rows=sum(len(session.rows) for session in sessions),
-            active_at=max((session.log[-1].at for session in sessions), default=None),
+            active_at=max(
+                (session.log[-1].at for session in sessions if session.log),
+                default=None,
+            ),
             version=0,
             engine="a dict",
             page_bytes=0,

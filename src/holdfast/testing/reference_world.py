@@ -87,16 +87,16 @@ class StoreContent(msgspec.Struct, frozen=True):
 def after_commit(
     world: StoreContent, commit: Commit, now: float
 ) -> tuple[StoreContent, Outcome]:
-    """The world after this commit, each write seeing those before it; the same world when one of
-    them is refused.
+    """The world after this commit; the same world when one of its writes is refused. All of them
+    are judged by the world before it.
     """
+    for write in commit:
+        refused = _refusal(world, write, now)
+        if refused is not None:
+            return world, refused
     after = world
     outcome = Written()
     for write in commit:
-        # In the world after the writes before it: they may have taken its key.
-        refused = _refusal(after, write, now)
-        if refused is not None:
-            return world, refused
         after, outcome = _done(after, write, now)
     return after, outcome
 

@@ -232,9 +232,11 @@ _streamed_calls = st.tuples(
 @st.composite
 def streams(draw: st.DrawFn, format_name: str) -> list[Any]:
     """The chunks of one streamed reply, to its end."""
-    texts = draw(st.lists(st.sampled_from(["Hel", "lo", " ", "🙂", "."]), max_size=4))
+    pieces = st.sampled_from(["Hel", "lo", " ", "🙂", "."])
+    texts = draw(st.lists(pieces, max_size=4))
     calls = draw(st.lists(_streamed_calls, max_size=2))
-    return list(_STREAMS[format_name](texts, calls, draw(st.booleans())))
+    thinks = draw(st.booleans())
+    return list(_STREAMS[format_name](texts, calls, thinks))
 
 
 Stream = Callable[[list[str], list[StreamedCall], bool], Iterable[Any]]

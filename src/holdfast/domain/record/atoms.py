@@ -151,10 +151,30 @@ class KnownSeams:
         if thoughts and not self._said_exactly.isdisjoint(thoughts):
             return parts
         if whole.plain:
-            return _by_texts(payload, refs, whole, parts) or one
+            return self._by_texts(payload, whole, refs, parts) or one
         if whole in self._said_exactly:
             return one
         return [atom for atom in parts if atom.payload] or one
+
+    def _by_texts(
+        self, payload: Payload, whole: Fingerprint, refs: Refs, parts: Sequence[Atom]
+    ) -> list[Atom]:
+        texts = [atom.print.text for atom in parts]
+        if GLUE.join(texts) != whole.text:
+            texts = whole.text.split(GLUE)
+        if len(texts) != len(refs) or not all(texts):
+            return []
+        # What a context shows among the words of another role, as Anthropic's has it of a system message
+        # in the middle, the caller may have by itself.
+        apart = {atom.refs: atom for atom in parts if atom.print.role != whole.role}
+        atoms = []
+        for ref, text in zip(refs, texts, strict=True):
+            atom = apart.get((ref,))
+            if atom is None or atom.print not in self._said_exactly:
+                print = whole._replace(text=text)
+                atom = Atom((ref,), worded(payload, text), print)
+            atoms.append(atom)
+        return atoms
 
     def single(self, refs: Iterable[str]) -> list[Atom]:
         """These messages in their own wordings; nothing if one of those is not known."""
@@ -165,21 +185,6 @@ class KnownSeams:
                 return []
             atoms.append(Atom((ref,), part, fingerprint(part)))
         return atoms
-
-
-def _by_texts(
-    payload: Payload, refs: Refs, whole: Fingerprint, parts: Sequence[Atom]
-) -> list[Atom]:
-    texts = [atom.print.text for atom in parts]
-    if GLUE.join(texts) != whole.text:
-        texts = whole.text.split(GLUE)
-    if len(texts) != len(refs) or not all(texts):
-        return []
-    atoms = []
-    for ref, text in zip(refs, texts, strict=True):
-        print = whole._replace(text=text)
-        atoms.append(Atom((ref,), worded(payload, text), print))
-    return atoms
 
 
 def is_made(said: Fingerprint) -> bool:

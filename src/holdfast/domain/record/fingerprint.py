@@ -79,7 +79,7 @@ def same_calls(some: Sequence[SpokenCall], others: Sequence[SpokenCall]) -> bool
 def _arguments(call: SpokenCall) -> Any:
     try:
         return json.loads(call[2])
-    except ValueError:
+    except (ValueError, RecursionError):
         return call[2]
 
 

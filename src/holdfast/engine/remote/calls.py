@@ -41,6 +41,9 @@ SLOW_S = 900.0
 PATIENCE_S = 30.0
 """How long is tried again when a server does not answer: it may be being started."""
 OPENING_S = 3.0
+"""The same while a store is opened, and once somebody has given a server up that has not answered
+since: whoever cleans up after that would wait as long again for each thing that is left to do.
+"""
 PAUSE_S, PAUSE_MAX_S = 0.02, 1.0
 KEPT_MAX = 16
 """So many connections that nobody uses are kept."""
@@ -76,6 +79,8 @@ class Tries:
             self._waited_s += self._limit_s / 2
         if self._waited_s >= self._limit_s:
             return False
+        # Not all alike, or the clients of a server that was started again would all
+        # come at once.
         seconds = self._pause_s * (0.5 + self._chance(1)[0] / 255)
         self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
         self._waited_s += seconds
@@ -107,16 +112,21 @@ class ServerCalls:
         self._free: deque[RawConnection] = deque()
         self._process = os.getpid()
         self._closed = False
+        self._is_given_up = False
         self.answered_by = ""
         """The name of the process that has answered last."""
         self.body_max: int | None = None
         """So many bytes a request may have, as the server has said."""
 
+    def tries(self) -> Tries:
+        """As often as a server that does not answer is asked."""
+        return Tries(OPENING_S if self._is_given_up else PATIENCE_S, self.chance)
+
     def ask(
         self, verb: Verb[T], /, *, timeout_s: float | None = None, **fields: Any
     ) -> T:
         """The answer to a question, asked again as long as there is none."""
-        tries = Tries(PATIENCE_S, self.chance)
+        tries = self.tries()
         if "limit" in fields:
             # "At most so many" holds of a shorter page, too.
             fields["limit"] = min(fields["limit"], LIMIT_MAX)
@@ -159,6 +169,8 @@ class ServerCalls:
                 maybe_done=answer.fate != "unreached",
                 is_late=answer.fate == "late",
             )
+        self._is_given_up = False
+        # An answer of something in between, such as a proxy, names no process.
         self.answered_by = answer.process or self.answered_by
         if answer.status != 200:
             error = error_of_status(answer, self.where)
@@ -188,6 +200,7 @@ class ServerCalls:
 
     def given_up(self, error: Unanswered, *, in_doubt: bool = False) -> HoldfastError:
         """What is told when patience is over."""
+        self._is_given_up = True
         remedy = "Check that the server runs and can be reached, then try again"
         if in_doubt:
             remedy = f"It is not known whether it was stored. {remedy}"

@@ -39,7 +39,6 @@ from holdfast.engine.protocol import (
 from holdfast.engine.remote import verbs
 from holdfast.engine.remote.calls import (
     OPENING_S,
-    PATIENCE_S,
     SLOW_S,
     ServerCalls,
     Tries,
@@ -145,7 +144,7 @@ class RemoteEngine:
         return answers
 
     def _sent(self, part: tuple[CommitAsked, ...]) -> list[Any]:
-        tries = Tries(PATIENCE_S, self._calls.chance)
+        tries = self._calls.tries()
         again = False
         while True:
             try:
@@ -154,6 +153,8 @@ class RemoteEngine:
                 )
                 break
             except Unanswered as error:
+                # Once it may have been done, it may have been for good: a later try
+                # that was not even sent does not take that back.
                 again = again or error.maybe_done
                 if not tries.pause(error):
                     lost = self._calls.given_up(error, in_doubt=again)
@@ -352,6 +353,8 @@ def _parts(asked: list[CommitAsked]) -> Iterator[tuple[CommitAsked, ...]]:
 def _bytes_of(commit: Commit) -> int:
     size = 0
     for write in commit:
+        # About what its other fields take: the sum only has to keep requests of a handy
+        # size.
         size += 200
         for draft in write.drafts:
             size += 100 + len(draft.note) + len(draft.body)
@@ -366,5 +369,6 @@ def _with_acceptance(refused: Refused) -> Refused:
     """
     if refused.why != "accepted" or refused.detail is None:
         return refused
+    # The detail of a refusal has no type of its own, so it arrives as a plain map.
     detail = msgspec.convert(refused.detail, Accepted)
     return msgspec.structs.replace(refused, detail=detail)

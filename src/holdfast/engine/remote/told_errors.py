@@ -131,6 +131,7 @@ def _fields_of(kind: type[HoldfastError]) -> list[str]:
     names: list[str] = []
     for each in kind.__mro__:
         names += [name for name in vars(each).get("__annotations__", {})]
+    # Not declared as a field: only an ambiguous name has candidates.
     return [name for name in names if name != "code"] + ["candidates"]
 
 

@@ -27,7 +27,9 @@ _REMEDIES: dict[type[apsw.Error], tuple[str, str]] = {
     ),
     apsw.ReadOnlyError: (
         "it can't be written",
-        "Check the rights of the file and of its folder, then try again",
+        # SQLite has one index for all of a process, as the first to open it may use it.
+        "Check the rights of the file and of its folder, then try again; a process that has opened "
+        "it with `read_only=True` opens it for writing before that, or after closing it",
     ),
     apsw.CantOpenError: (
         "it can't be opened",

@@ -58,6 +58,8 @@ class Adk(FrameworkFormat):
             raise InvalidMessage(problem=problem, place="content")
         role = _role(said)
         pieces = self.read(payload)
+        # Most events are words and nothing else: for these, what `note_of` would look
+        # for is known.
         if _is_plain(pieces):
             note = MessageNote(role=role, format=NAME)
         else:
@@ -187,6 +189,7 @@ def _piece(part: Block) -> Piece:
 def _result(answer: Block) -> Result:
     response = answer.get("response")
     said = fields(response)
+    # A tool's own answer may have an `error` among other fields: it has not failed.
     failed = list(said) == ["error"]
     for only in ("result", "output", "error"):
         if list(said) == [only] and isinstance(said[only], str):

@@ -126,6 +126,8 @@ class _StreamedMessage(Assembling):
     def _take_call(self, content: Block) -> Deltas:
         call_id = text(content.get("call_id"))
         deltas: Deltas = []
+        # Pieces of a call after the first may have no id: they belong to the call
+        # before them.
         place = (
             self._places.get(call_id) if call_id else self._going_on("function_call")
         )

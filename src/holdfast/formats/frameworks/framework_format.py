@@ -100,6 +100,8 @@ class FrameworkWriter(DialogueWriter):
         for piece in pieces:
             part = piece.part
             if isinstance(part, Result):
+                # The id under which its call was written: that may be another than the
+                # stored one.
                 given = self._pending.popleft() if self._pending else part.call_id
                 words = output_text(part.content)
                 return self._format.result(given, words, error=part.error)
@@ -111,6 +113,7 @@ class FrameworkWriter(DialogueWriter):
         if isinstance(part, Call):
             said = parsed(part.arguments)
             if not isinstance(said, dict):
+                # Frameworks take an object here and nothing else.
                 said = {"arguments": part.arguments if said is NOT_JSON else said}
             return self._format.call(self._open_call(part.id), part.name, said)
         if isinstance(part, Text | Refusal):

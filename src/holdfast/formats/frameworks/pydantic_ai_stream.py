@@ -64,6 +64,7 @@ class ResponseAssembly(Assembling):
     def fold(self, deltas: Sequence[Delta]) -> None:
         super().fold(deltas)
         if self._final is not None:
+            # A final form may be that of a response that was interrupted.
             self._complete = fields(self._final).get("state", "complete") == "complete"
 
     def _payload(self) -> Payload | None:

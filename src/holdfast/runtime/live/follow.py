@@ -178,6 +178,9 @@ class Follower:
         return Event(self._cursor(), "chunk", None, name, text)
 
     def _cursor(self) -> str:
+        # Most often one message is being spoken, and nothing was promised.
+        if not self._promised and len(self._seen) < 2:
+            return cursors.write(Cursor(self._session.id, self._seq, self._seen))
         seen = dict(self._promised)
         for name, count in self._seen.items():
             seen[name] = max(count, seen.get(name, 0))

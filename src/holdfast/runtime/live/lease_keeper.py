@@ -337,9 +337,12 @@ class LeaseKeeper:
         self.end_left()
         self._answered = asked
         now = self._tick()
-        for key, (tie, due) in list(self._turns.items()):
-            turn = tie()
-            if turn is None or due > now:
+        # Not `items`: a tuple for each of them may have garbage collected, other threads run
+        # meanwhile, and turns begin while they are listed.
+        for key in list(self._turns):
+            known = self._turns.get(key)
+            turn = known[0]() if known is not None else None
+            if known is None or turn is None or known[1] > now:
                 continue
             goes_on = True
             with suppress(Exception):  # asked for again when it is due next
@@ -348,7 +351,7 @@ class LeaseKeeper:
                 self._turns.pop(key, None)
             # It may have ended meanwhile, and must not be put back.
             elif key in self._turns:
-                self._turns[key] = (tie, now + turn.lease_s / 3)
+                self._turns[key] = (known[0], now + turn.lease_s / 3)
             del turn
 
     def _take_over(self) -> None:

@@ -139,11 +139,16 @@ class Message:
 
 def payload_of(seen: StoredMessage) -> Any:
     """The payload of a message as it was stored; None when it was erased or can't be read."""
+    return payload_in(seen.note, seen.body)
+
+
+def payload_in(note: MessageNote, body: bytes) -> Any:
+    """As `payload_of`, from what an entry has."""
     # What stands for an entry that can't be read was never stored.
-    if seen.note.erased or seen.note.origin == "unreadable":
+    if note.erased or note.origin == "unreadable":
         return None
     try:
-        return thaw(seen.body)
+        return thaw(body)
     except Exception:  # whatever it is that damaged bytes cause
         return None
 

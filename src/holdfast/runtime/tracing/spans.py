@@ -186,6 +186,9 @@ class Spans:
     ) -> None:
         facts, context = began.facts, began.context
         has_parent = trace.get_current_span(context).get_span_context().is_valid
+        # In the block of a turn the current span is the turn's own, or one below it.
+        # Only a commit from elsewhere, or the one that starts the turn, has to be put
+        # there.
         if turn is not None and (facts.starts or not has_parent):
             context = trace.set_span_in_context(turn.span, context)
         told: Attributes = {
@@ -281,6 +284,7 @@ class Spans:
         """This turn is about to be ended, and the log says when it began."""
         if record is None or not record.started_at or key in self._open:
             return
+        # Those of turns that somebody else was quicker to settle stay behind.
         if len(self._beginnings) >= BEGINNINGS_MAX:
             self._beginnings.clear()
         self._beginnings[key] = record.started_at
@@ -338,6 +342,8 @@ class Spans:
                 told[names.TOOL_ARGUMENTS] = given
         turn.tools[call.call_id] = self.tracer.start_span(
             f"{names.EXECUTE_TOOL} {short(name)}".strip(),
+            # In an empty context and not in the current one: whoever answers the commit
+            # may be in another task's.
             trace.set_span_in_context(turn.span, contexts.Context()),
             attributes=told,
         )

@@ -32,6 +32,8 @@ class Content:
     def add(self, note: MessageNote, body: bytes) -> None:
         """Adds a message, if there is room for it."""
         text = dumped(message_content(note, body))
+        # Counted even if it is left out: then what comes after it is, too, and nothing
+        # is missing in the middle.
         self._left -= len(text)
         if self._left >= 0:
             self._messages.append(text)

@@ -80,7 +80,8 @@ def _pairs(needs: list[_Needs]) -> Iterator[tuple[int, int]]:
 def _needs(path: Path) -> _Needs:
     """What can't be read needs nothing: it is told when it is restored."""
     needs = _Needs()
-    with suppress(Damaged, StoreUnavailable, OSError, msgspec.MsgspecError):
+    unreadable = (msgspec.MsgspecError, RecursionError)
+    with suppress(Damaged, StoreUnavailable, OSError, *unreadable):
         session = read_header(path).session
         epoch = session.get("epoch")
         needs.id, needs.key = session["id"], session.get("key")

@@ -64,6 +64,8 @@ class Stream:
         self._rows = self._shown = 0
         # What was handed on, in pieces: the message has to say exactly this.
         self._handed_on: list[str] = []
+        self.texts: list[str] = []
+        """What each chunk that was taken last says; none if it was taken back before that."""
         self.unread = False
         """Whether something of it could not be read."""
         self.in_doubt = False
@@ -112,8 +114,9 @@ class Stream:
         """Provider chunks as the journal row to store next and the text to hand on once it is
         stored.
         """
-        deltas = self._read(chunks)
+        deltas, ends = self._read(chunks)
         if not deltas:
+            self.texts = [""] * len(ends)
             return None, ""
         try:
             self._assembly.fold(deltas)
@@ -126,6 +129,7 @@ class Stream:
             text, body = shown(deltas), self._pack(deltas)
         row = Chunk(self.id, self._rows, body)
         self._rows += 1
+        self.texts = [text] if len(ends) == 1 else _texts(deltas, ends)
         self._hand_on(text)
         return row, text
 
@@ -151,9 +155,11 @@ class Stream:
         self._assembly.fold(rest)
         return rest
 
-    def _read(self, chunks: Iterable[Any]) -> list[Delta]:
+    def _read(self, chunks: Iterable[Any]) -> tuple[list[Delta], list[int]]:
+        """The deltas of these chunks, and how many there are after each of them."""
         take = self._assembly.take
         deltas: list[Delta] = []
+        ends: list[int] = []
         for chunk in chunks:
             # Before anything of it is shown, what is no chunk tells that the caller means another
             # format; later on it is kept like all that can't be read.
@@ -168,7 +174,8 @@ class Stream:
                     raise
                 self.unread = True
                 deltas.append(("raw", 0, _kept(chunk)))
-        return deltas
+            ends.append(len(deltas))
+        return deltas, ends
 
     def check(self, chunk: Any) -> None:
         """Refuses what can be no chunk of a provider, whatever format it speaks: the caller means
@@ -231,6 +238,16 @@ class Stream:
                 replace(spoken.note, partial=True, plain=False), spoken.body
             )
         return spoken
+
+
+def _texts(deltas: list[Delta], ends: list[int]) -> list[str]:
+    """What each chunk says. What is said at the end of all of them goes with the last one."""
+    found = []
+    start = 0
+    for end in [*ends[:-1], len(deltas)]:
+        found.append(shown(deltas[start:end]))
+        start = end
+    return found
 
 
 def rebuild(

@@ -24,6 +24,8 @@ from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 from holdfast.runtime.turns.said_text import said_in
 
+NEVER_OWED = "its session has never owed it"
+
 
 class Receipt(msgspec.Struct, frozen=True):
     """A message was accepted: now, or earlier if `again` says so, when the same event came for the
@@ -177,8 +179,7 @@ def owed_by(
         if debt.id == reply:
             return OwedWork(session, debt, "", token)
     if not (yield from read(partial(_was_owed, session, reply))):
-        hint = "its session has never owed it"
-        raise NotFound(what="reply", name=reply.hex(), hint=hint)
+        raise NotFound(what="reply", name=reply.hex(), hint=NEVER_OWED)
     return None
 
 

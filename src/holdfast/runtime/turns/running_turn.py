@@ -224,6 +224,7 @@ class RunningTurn:
             raise (yield from self.interrupted())
         with alone(stream.lock, self.session.engine.where):
             if not stream.goes_on(self.id):
+                stream.texts = []
                 return ""
             chunk, text = stream.take(chunks)
             if chunk is None:
@@ -233,6 +234,7 @@ class RunningTurn:
             ticket = self.session.submit(write)
             # By a signal handler, since this has the lock: it may be in the message or not.
             if stream.shut and not stream.goes_on(self.id):
+                stream.texts = []
                 return ""
         try:
             # Without `wait_for`, which is one more generator for each chunk.

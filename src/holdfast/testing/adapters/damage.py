@@ -19,6 +19,7 @@ def spoil_last_message(where: str, key: str | None = None) -> str:
     with holdfast.open(where) as store:
         session = store.get(store.sessions(key=key, limit=1)[0].id)
         last = list(session.transcript())[-1]
+    # A place with a scheme is an address of a database; everything else is a file.
     if "://" in where:
         _spoil_in_postgres(where, session.id, last.seq)
     else:
@@ -38,6 +39,7 @@ def _spoil_in_sqlite(path: str, session: str, seq: int) -> None:
 
 
 def _spoil_in_postgres(address: str, session: str, seq: int) -> None:
+    # Loaded here: an extra that players on SQLite need not have.
     import psycopg
 
     with psycopg.connect(address, autocommit=True) as connection:

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from holdfast.testing.adapters.process import NotKilled
 from holdfast.testing.adapters.row_setup import NoRequest, PlayedBy, set_up
 from holdfast.testing.adapters.rows import ROWS, FaultRow
 from holdfast.testing.adapters.verdict import Outcome
@@ -37,6 +38,7 @@ class Matrix:
         for row, outcomes in self.lines:
             for on, outcome in outcomes.items():
                 cells.append((row.name, on, *_cells(outcome)))
+        # All columns but the last: a verdict may be long, and nothing stands behind it.
         widths = [max(len(line[n]) for line in cells) for n in range(5)]
         lines = []
         for line in cells:
@@ -87,6 +89,8 @@ def play(
 
 def abilities(player: str, python: str) -> frozenset[str]:
     """The functions that a player has, asked in its own environment."""
+    # In the framework's own environment: here its packages need not be installed, and a
+    # player imports them at its top.
     program = (
         "import sys; from holdfast.testing.adapters.playing import load; "
         "print(*vars(load(sys.argv[1])))"
@@ -105,6 +109,9 @@ def _played(row: FaultRow, by: PlayedBy) -> Outcome:
             return row.play(made)
     except NoRequest as none:
         return Outcome(wrong=(f"no request followed: {none}",))
+    except NotKilled as unhurt:
+        return Outcome(wrong=(f"the fault did not happen: {unhurt}",))
     except Exception as error:
+        # An outcome has room for one sentence; where it broke is told here.
         traceback.print_exc()
         return Outcome(wrong=(f"{type(error).__name__}: {error}",))

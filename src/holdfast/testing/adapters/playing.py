@@ -31,6 +31,10 @@ from typing import Any
 
 Show = Callable[[str], None]
 
+_KIT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+_HOLDFAST = os.path.join(os.path.dirname(os.path.dirname(_KIT)), "")
+
+# Far longer than any row waits: whoever holds a tool kills its process.
 HELD_S = 120.0
 
 
@@ -93,6 +97,7 @@ def load(player: str) -> ModuleType:
         return importlib.import_module(player)
     spec = importlib.util.spec_from_file_location(Path(player).stem, player)
     assert spec is not None and spec.loader is not None
+    # Not put into `sys.modules`: a player is loaded once, and imported by nobody.
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -103,6 +108,8 @@ def main() -> None:
     player, task = load(sys.argv[1]), Task.from_json(sys.argv[2])
     try:
         _do(player, task)
+    # What a user's cancelling looks like from outside. The row waits for this line
+    # before it lets the provider go on.
     except (asyncio.CancelledError, KeyboardInterrupt):
         task.tell(cancelled=True)
     except Exception as error:
@@ -112,6 +119,8 @@ def main() -> None:
 
 def _do(player: ModuleType, task: Task) -> None:
     if task.action != "ask":
+        # Counted in every such action, killed or not: a row asks a clean run how many
+        # lines there are before it chooses where to kill.
         crash = _Crash(task, player)
         _call(getattr(player, task.action), task)
         crash.disarm()
@@ -122,6 +131,8 @@ def _do(player: ModuleType, task: Task) -> None:
         asking = replace(task, prompt=prompt, request_id=request_id)
         show = _Shown(task)
         _call(player.ask, asking, show)
+        # After the whole answer: an observer takes this for the acknowledgement of the
+        # turn.
         task.tell(done=prompt)
 
 
@@ -149,6 +160,7 @@ class _Shown:
 
     def cancels(self, loop: asyncio.AbstractEventLoop, asking: Any) -> None:
         def cancel() -> None:
+            # A framework may show pieces from a thread of its own.
             loop.call_soon_threadsafe(asking.cancel)
 
         self._cancel = cancel
@@ -170,8 +182,9 @@ class _Crash:
     def __init__(self, task: Task, player: ModuleType) -> None:
         self.lines = 0
         own = getattr(player, "STORE_CODE", "\0")
-        self._code = own if task.is_own else f"{os.sep}holdfast{os.sep}"
+        self._code = own if task.is_own else _HOLDFAST
         self._at = task.crash_at
+        # For threads that are started from now on: a store may write on one of its own.
         threading.settrace(self._trace)
         sys.settrace(self._trace)
 
@@ -181,7 +194,9 @@ class _Crash:
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         place = frame.f_code.co_filename
-        if self._code not in place or "testing" in place:
+        # The kit's own lines don't count: they are no part of the store, and run in
+        # both cases.
+        if self._code not in place or place.startswith(_KIT):
             return None
         if event == "line":
             self.lines += 1

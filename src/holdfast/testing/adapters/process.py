@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
@@ -19,10 +20,15 @@ PROGRAM = "from holdfast.testing.adapters.playing import main; main()"
 Fact = dict[str, Any]
 
 
+class NotKilled(Exception):
+    """A process that was to be killed had come to its end before."""
+
+
 class PlayerProcess:
     """A running player. `facts` are what it has told so far."""
 
     def __init__(self, python: str, player: str, told: Callable[[int], Task]) -> None:
+        # A pipe of its own, not stdout: frameworks print what they like.
         reading, writing = os.pipe()
         self.facts: list[Fact] = []
         self._news: queue.SimpleQueue[Fact | None] = queue.SimpleQueue()
@@ -34,8 +40,12 @@ class PlayerProcess:
             stdout=self._errors,
             stderr=self._errors,
             pass_fds=[writing],
+            # A Ctrl-C of whoever runs the matrix would reach the player, too, and look
+            # like a user who cancels.
             start_new_session=True,
         )
+        # The child has its own end. With this one open, the reader would never see the
+        # end of the pipe.
         os.close(writing)
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
         self._reader.start()
@@ -56,6 +66,8 @@ class PlayerProcess:
             except queue.Empty:
                 return False
             if fact is None:
+                # Put back: whoever asks next must not wait for a process that has
+                # ended.
                 self._news.put(None)
                 return False
             self.facts.append(fact)
@@ -64,7 +76,15 @@ class PlayerProcess:
     def kill(self) -> None:
         """SIGKILL; what it had told before is read to its end."""
         self._process.kill()
-        self.end()
+        # A pipe keeps what was written to it before the kill.
+        self.end_killed()
+
+    def end_killed(self) -> None:
+        """Waits for its end by SIGKILL; `NotKilled` if it has come to another."""
+        code = self.end()
+        if code != -signal.SIGKILL:
+            printed = self.errors().splitlines()[-1:]
+            raise NotKilled(f"the process ended with {code} by itself {printed}")
 
     def end(self) -> int:
         """Waits for its end and gives its exit code."""

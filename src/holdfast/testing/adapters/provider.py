@@ -40,6 +40,7 @@ APIS = {
 }
 """Of each API, by the last part of its path: the format of its messages and where they stand."""
 
+# A row that is given up must not leave a thread behind for good.
 STALL_LIMIT_S = 120.0
 
 
@@ -100,8 +101,10 @@ class ScriptedProvider:
         """Keeps a request, with what is wrong with it."""
         api = _last_part(path)
         problems: list[str] = []
+        # Made twice: its messages are needed to find its problems.
         asked = JudgedRequest(api, body, ())
         if api in APIS:
+            # A request for the next answer must not end with the model's own words.
             problems = check(APIS[api][0], asked.messages, prefill=False)
             if not asked.messages:
                 problems = ["there are no messages"]
@@ -113,6 +116,8 @@ class ScriptedProvider:
         """The answer to a request, and a number that is its own."""
         where, answers = -1, tuple[ScriptedAnswer, ...]()
         for mark, scripted in self._answers.items():
+            # The last mark is the prompt that is asked now; those before it are
+            # history.
             place = asked.words.rfind(mark)
             if place > where:
                 where, answers = place, tuple(scripted)
@@ -137,6 +142,8 @@ def texts_in(value: Any) -> list[str]:
             found += texts_in(each)
     if isinstance(value, dict):
         for key, each in value.items():
+            # Marks are looked for in what was said. Names of kinds and ids could only
+            # mislead.
             if key not in ("type", "role", "id", "status"):
                 found += texts_in(each)
     return found
@@ -170,6 +177,8 @@ def _last_part(path: str) -> str:
 def serve() -> Iterator[ScriptedProvider]:
     """A provider on a free port of loopback, for the time of a `with` block."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    # A handler may stand still in the middle of an answer: it must not keep the process
+    # alive.
     server.daemon_threads = True
     provider = ScriptedProvider(f"http://127.0.0.1:{server.server_port}")
     server.provider = provider  # type: ignore[attr-defined]
@@ -178,6 +187,7 @@ def serve() -> Iterator[ScriptedProvider]:
     try:
         yield provider
     finally:
+        # A handler that stands still in an answer lets go.
         provider.go_on.set()
         server.shutdown()
         server.server_close()
@@ -195,15 +205,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(asked)
             return
         answer, number = provider.answer_to(asked)
+        events = _events(asked.path, answer, number)
         try:
             if body.get("stream"):
-                self._stream(provider, _events(asked.path, answer, number), answer)
+                self._stream(provider, events, answer)
             else:
                 if answer.stalls_after is not None:
                     provider.stall()
-                self._send(
-                    200, whole_answer(asked.path, _events(asked.path, answer, number))
-                )
+                self._send(200, whole_answer(asked.path, events))
         except ConnectionError:
             # Its client is gone: killed, or it has hung up.
             self.close_connection = True
@@ -219,8 +228,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         said = 0
         for name, data in events:
+            # Before the event and not after it: all pieces up to here are at the
+            # client, which reads them while the stream stands still.
             if said == answer.stalls_after:
                 provider.stall()
+                # Counted on, so that it stalls here once.
                 said += 1
             self._event(name, data)
             said += _is_text(data)
@@ -228,8 +240,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _event(self, name: str | None, data: Any) -> None:
         text = data if isinstance(data, str) else json.dumps(data)
-        raw = ((f"event: {name}\n" if name else "") + f"data: {text}\n\n").encode()
-        self.wfile.write(f"{len(raw):x}\r\n".encode() + raw + b"\r\n")
+        head = f"event: {name}\n" if name else ""
+        raw = f"{head}data: {text}\n\n".encode()
+        # A chunk of HTTP's own: its length in hexadecimal, and the event.
+        length = f"{len(raw):x}".encode()
+        self.wfile.write(length + b"\r\n" + raw + b"\r\n")
         self.wfile.flush()
 
     def _refuse(self, asked: JudgedRequest) -> None:

@@ -46,7 +46,8 @@ def pieces(number: int, count: int = 4) -> tuple[str, ...]:
 
 def marks(number: int, count: int = 4) -> list[str]:
     """What a whole turn leaves in the requests that follow it."""
-    return [f"ask-{number:02d}", *(piece.strip() for piece in pieces(number, count))]
+    said = [piece.strip() for piece in pieces(number, count)]
+    return [f"ask-{number:02d}", *said]
 
 
 @dataclass

@@ -33,6 +33,8 @@ def _killed_after(setup: RowSetup, count: int) -> Outcome:
     setup.scripted(2, stalls_after=count)
     process = setup.start(2)
     process.wait_for(lambda one: len(shown_of(one, pieces(2))) == count)
+    # Killed before the provider goes on: the rest of the answer can't reach it any
+    # more.
     process.kill()
     setup.provider.go_on.set()
     return _after_a_cut(setup, process)
@@ -122,6 +124,8 @@ def crash_in_compaction(setup: RowSetup) -> Outcome:
 
 
 def _crashes(setup: RowSetup, action: str) -> Outcome:
+    # A store that is a folder can be copied and put back. A database at an address
+    # can't.
     if action not in setup.by.abilities or setup.by.where is not None:
         return Outcome(played=False)
     setup.turns(1, 2, 4)
@@ -134,12 +138,15 @@ def _crashes(setup: RowSetup, action: str) -> Outcome:
         lines = clean.facts[-1]["lines"]
         wrong: list[str] = []
         for number in range(CRASHES):
+            # In the middle of each of so many equal parts of the run.
             place = 1 + lines * (2 * number + 1) // (2 * CRASHES)
             _crashed(setup, saved, action, summary, place)
             setup.provider.asked.clear()
             asked = setup.next_request(3)
             wrong += [f"killed at line {place}: {each}" for each in asked.problems]
             lost = [mark for mark in whole if mark not in asked.words]
+            # Clearing may have come to its end before the kill: then all is gone, as it
+            # was meant.
             is_done = action == "clear" and len(lost) == len(whole)
             if lost and "sum-01" not in asked.words and not is_done:
                 wrong.append(
@@ -158,8 +165,9 @@ def _crashed(
     shutil.rmtree(setup.folder)
     shutil.copytree(saved, setup.folder)
     process = setup.start(action=action, summary=summary, crash_at=place)
-    code = process.end()
-    if place is None and code != 0:
+    if place is not None:
+        process.end_killed()
+    elif code := process.end():
         raise RuntimeError(f"{action} ended with {code}: {process.errors()}")
     return process
 
@@ -173,6 +181,7 @@ def stale_after_reset(setup: RowSetup) -> Outcome:
     stale = setup.start(2)
     stale.wait_for(lambda one: len(shown_of(one, pieces(2))) == 2)
     setup.start(action="clear").end()
+    # Under the new session, while the old turn still stands in its stream.
     setup.turns(4)
     setup.provider.go_on.set()
     stale.end()

@@ -285,6 +285,7 @@ def _words(texts: Sequence[str]) -> list[Block]:
 
 def _tool_use(call_id: str, name: str, pieces: Sequence[str]) -> Block:
     deltas = []
+    # The API's first delta of a call's input is empty.
     for piece in ["", *pieces]:
         deltas.append({"type": "input_json_delta", "partial_json": piece})
     return {"type": "tool_use", "id": call_id, "name": name, "input": {}}, deltas

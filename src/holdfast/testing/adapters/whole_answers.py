@@ -23,6 +23,8 @@ def _completion(chunks: list[dict[str, Any]]) -> dict[str, Any]:
             text += delta.get("content") or ""
             finish = choice["finish_reason"] or finish
             for call in delta.get("tool_calls", ()):
+                # Only the first delta of a call has its id; the others are known by the
+                # index alone.
                 known = calls.setdefault(
                     call["index"], {**call, "function": {"arguments": ""}}
                 )
@@ -35,6 +37,7 @@ def _completion(chunks: list[dict[str, Any]]) -> dict[str, Any]:
             made.append({key: value for key, value in call.items() if key != "index"})
         message["tool_calls"] = made
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+    # The last chunk has the usage, and no choice.
     last = chunks[-1]
     return {**last, "object": "chat.completion", "choices": [choice]}
 

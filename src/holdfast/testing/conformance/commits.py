@@ -175,6 +175,23 @@ def one_refused_write_undoes_the_whole_commit(
 
 
 @LAWS
+def the_writes_of_a_commit_do_not_see_each_other(
+    engine: Engine, session: TestedSession
+) -> None:
+    before = session.state.head
+    given = drafts(2)
+    # Both stand behind the same head: what the commit itself adds does not count.
+    writes = [Write(session.id, drafts=(draft,), head=before) for draft in given]
+    [outcome] = engine.commit([tuple(writes)])
+    assert outcome == Written(before + 2)
+    session.holds(given)
+    late = Write(session.id, drafts=drafts(), head=before)
+    [outcome] = engine.commit([(late,)])
+    assert isinstance(outcome, Refused)
+    assert outcome.why == "moved"
+
+
+@LAWS
 def a_refused_commit_never_fails_its_neighbours(
     engine: Engine, session: TestedSession
 ) -> None:

@@ -260,7 +260,10 @@ def go_on(store: Store, name: str) -> None:
     """Whatever happened before: another turn, another message."""
     for key in (KEY, OTHER):
         with store.turn(key, f"{name} asks {key}.") as turn:
-            assert "".join(turn.deliver([f"{name} ", "goes on."])) == f"{name} goes on."
-        store.session(key).append(f"{name} was at {key}.")
-        last = list(store.session(key).transcript())[-1]
-        assert last.text == f"{name} was at {key}."
+            told = "".join(turn.deliver([f"{name} ", "goes on."]))
+            assert told == f"{name} goes on."
+        words = f"{name} was at {key}."
+        session = store.session(key)
+        session.append(words)
+        last = list(session.transcript())[-1]
+        assert last.text == words

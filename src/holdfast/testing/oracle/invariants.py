@@ -71,7 +71,10 @@ def inbox_is_what_waits(look: Look) -> Iterator[str]:
     kept = [row.message.hex() for row in waiting]
     if set(kept) != look.log.waiting or len(kept) != len(set(kept)):
         yield f"its inbox holds {kept}, its log says that {sorted(look.log.waiting)} wait (I-4)"
-    seqs = [look.by_id[id].seq if id in look.by_id else 0 for id in kept]
+    seqs = []
+    for id in kept:
+        message = look.by_id.get(id)
+        seqs.append(0 if message is None else message.seq)
     if seqs != sorted(seqs) or seqs != [row.seq for row in waiting]:
         yield f"its inbox is out of order: {seqs} (I-4)"
     # What callers are told must be what the engine has.

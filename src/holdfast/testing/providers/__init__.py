@@ -22,6 +22,7 @@ from holdfast.testing.providers.checks import (
 )
 from holdfast.testing.providers.responses import responses_problems
 
+# The API's own rule for the names of tools.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 COMPLETIONS_KEYS = {
     "system": {"role", "content", "name"},
@@ -92,7 +93,10 @@ def _block_problems(block: Payload, at: str) -> list[str]:
     problems = unknown_keys(block, allowed, at)
     if kind == "text" and blank(block.get("text")):
         problems.append(f"{at}: blank text")
-    if kind == "image_url" and blank((block.get("image_url") or {}).get("url")):
+    image = block.get("image_url")
+    if kind == "image_url" and not (
+        isinstance(image, dict) and not blank(image.get("url"))
+    ):
         problems.append(f"{at}: an image without a url")
     return problems
 
@@ -104,7 +108,7 @@ def _completions(payloads: Sequence[Any]) -> list[str]:
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
         role = message.get("role") if isinstance(message, dict) else None
-        if role not in COMPLETIONS_KEYS:
+        if not isinstance(role, str) or role not in COMPLETIONS_KEYS:
             problems.append(f"{at}: role {role!r}")
             continue
         problems += _completions_keys(message, role, at)
@@ -137,11 +141,10 @@ def _completions_keys(message: Payload, role: str, at: str) -> list[str]:
 
 def _completions_content(message: Payload, role: str, at: str) -> list[str]:
     """A message needs content unless it makes calls, or is the model's refusal."""
-    refuses = (
-        role == "assistant" and message["content"] is None and message.get("refusal")
-    )
-    needs_content = message.get("tool_calls") is None and not refuses
+    # One that has none need not say so.
     content = message.get("content")
+    refuses = role == "assistant" and content is None and message.get("refusal")
+    needs_content = message.get("tool_calls") is None and not refuses
     if needs_content or isinstance(content, list):
         return content_problems(content, _block_problems, at)
     return []
@@ -164,15 +167,22 @@ def _completions_calls(calls: Any, problems: list[str], at: str) -> list[str]:
     if not isinstance(calls, list) or not calls:
         problems.append(f"{at}: tool_calls is not a list of calls")
         return []
+    ids: list[str] = []
+    for call in calls:
+        if not isinstance(call, dict):
+            problems.append(f"{at}: {call!r} is no call")
+            continue
+        id = call.get("id")
+        # Chat Completions takes ids of up to 40 characters.
+        if blank(id) or len(str(id)) > 40:
+            problems.append(f"{at}: call id {id!r}")
+        # Whatever was wrong with it: its answer must not be a second problem.
+        ids.append(str(id))
+        problems += _completions_call(call, at)
     # Within one message: in the next one, servers reuse ids (FAULTS E4).
-    ids = [call.get("id") for call in calls]
     for one, count in Counter(ids).items():
         if count > 1:
             problems.append(f"{at}: call id {one!r} {count} times")
-    for call in calls:
-        if blank(call["id"]) or len(call["id"]) > 40:
-            problems.append(f"{at}: call id {call['id']!r}")
-        problems += _completions_call(call, at)
     return ids
 
 
@@ -183,7 +193,9 @@ def _completions_call(call: Payload, at: str) -> list[str]:
         return [f"{at}: function name in {call!r}"]
     outer, inner, words = _COMPLETIONS_CALLS[kind]
     problems = []
-    for key in [*(call.keys() - outer - _VENDOR_CALL_KEYS), *(said.keys() - inner)]:
+    unknown = call.keys() - outer - _VENDOR_CALL_KEYS
+    unknown_inside = said.keys() - inner
+    for key in (*unknown, *unknown_inside):
         problems.append(f"{at}: unknown key {key!r} in a call")
     wants_json = kind == "function"
     return problems + arguments_problems(said.get(words), at, wants_json=wants_json)
@@ -202,6 +214,7 @@ def _neutral(payloads: Sequence[Any]) -> list[str]:
         problems += _neutral_results(role, parts, unanswered, at)
         problems += repeated_role(role, last, at)
         if role == "tool":
+            # One message answers one call, in the order of the calls.
             unanswered = unanswered[1:]
         else:
             unanswered = [part["id"] for part in parts if part["type"] == "call"]

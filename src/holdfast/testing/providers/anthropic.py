@@ -67,6 +67,9 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
     expected = "user"
     for index, message in enumerate(payloads):
         at = f"messages[{index}]"
+        if not isinstance(message, dict):
+            problems.append(f"{at}: not a message")
+            continue
         problems += unknown_keys(message, {"role", "content"}, at)
         role = message.get("role")
         if role != expected:
@@ -78,9 +81,8 @@ def anthropic_problems(payloads: Sequence[Any]) -> list[str]:
             problems += _block(block, f"{at}.content[{place}]")
         problems += _results(blocks, due, at)
         problems += _served(blocks, at, last=index == len(payloads) - 1)
-        due = [
-            block.get("id", "") for block in blocks if block.get("type") == "tool_use"
-        ]
+        uses = [block for block in blocks if block.get("type") == "tool_use"]
+        due = [str(block.get("id", "")) for block in uses]
         if role == "assistant":
             problems += _thinking(blocks, at)
         elif due:
@@ -100,7 +102,15 @@ def _blocks(content: Any, problems: list[str], at: str) -> list[Payload]:
     if not isinstance(content, list) or not content:
         problems.append(f"{at}: no content")
         return []
-    return content
+    return _objects(content, problems, at)
+
+
+def _objects(blocks: list[Any], problems: list[str], at: str) -> list[Payload]:
+    """Those of the blocks that are some."""
+    found = [block for block in blocks if isinstance(block, dict)]
+    if len(found) < len(blocks):
+        problems.append(f"{at}: something is no block")
+    return found
 
 
 def _block(block: Payload, at: str) -> list[str]:
@@ -118,7 +128,7 @@ def _block(block: Payload, at: str) -> list[str]:
     if kind == "tool_result":
         problems += _result(block, at)
     if kind == "image":
-        problems += _image(block.get("source") or {}, at)
+        problems += _image(block.get("source"), at)
     return problems
 
 
@@ -162,13 +172,14 @@ def _result(block: Payload, at: str) -> list[str]:
         return [f"{at}: blank result"] if blank(content) else []
     if not isinstance(content, list) or not content:
         return [f"{at}: empty result"]
-    problems = []
-    for part in content:
+    problems: list[str] = []
+    for part in _objects(content, problems, at):
         problems += _block(part, at)
     return problems
 
 
-def _image(source: Payload, at: str) -> list[str]:
+def _image(given: Any, at: str) -> list[str]:
+    source = given if isinstance(given, dict) else {}
     kind = source.get("type")
     if kind == "base64":
         fine = source.get("media_type") in _MEDIA and not blank(source.get("data"))
@@ -176,7 +187,7 @@ def _image(source: Payload, at: str) -> list[str]:
         fine = str(source.get("url")).startswith(("http://", "https://"))
     else:
         fine = kind == "file" and not blank(source.get("file_id"))
-    return [] if fine else [f"{at}: image source {source!r}"]
+    return [] if fine else [f"{at}: image source {given!r}"]
 
 
 def _results(blocks: list[Payload], due: list[str], at: str) -> list[str]:
@@ -203,11 +214,11 @@ def _thinking(blocks: list[Payload], at: str) -> list[str]:
     return []
 
 
-def _ending(message: Payload) -> list[str]:
-    if message.get("role") != "assistant":
+def _ending(message: Any) -> list[str]:
+    if not isinstance(message, dict) or message.get("role") != "assistant":
         return []
     text = message.get("content")
-    if isinstance(text, list) and text:
+    if isinstance(text, list) and text and isinstance(text[-1], dict):
         text = text[-1].get("text")
     if isinstance(text, str) and text != text.rstrip():
         return ["the last message ends in white space"]

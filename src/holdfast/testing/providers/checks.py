@@ -16,7 +16,8 @@ def blank(text: Any) -> bool:
 def is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    # Nested too deeply for a provider, too.
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -36,7 +37,10 @@ def content_problems(
         return [f"{at}: no content"]
     problems = []
     for place, block in enumerate(content):
-        problems += block_problems(block, f"{at}.content[{place}]")
+        if isinstance(block, dict):
+            problems += block_problems(block, f"{at}.content[{place}]")
+        else:
+            problems.append(f"{at}.content[{place}]: not a block")
     return problems
 
 

@@ -96,7 +96,7 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
             continue
         # Messages are the one kind that need not say what they are.
         kind = item.get("type", "message")
-        if kind not in ITEMS:
+        if not isinstance(kind, str) or kind not in ITEMS:
             problems.append(f"{at}: unknown type {kind!r}")
             continue
         allowed = set(ITEMS[kind].split()) | BEYOND_PARAMETERS.get(kind, set())
@@ -109,6 +109,8 @@ def responses_problems(payloads: Sequence[Any]) -> list[str]:
         elif kind.removesuffix("_output") in _CALLS:
             problems += _responses_output(item, calls, answers, at)
         elif kind == "reasoning":
+            # A slice and not an index: reasoning may be the last item, which is a
+            # problem by itself.
             problems += _responses_reasoning(item, payloads[index + 1 : index + 2], at)
     for one in calls:
         if one not in answers:
@@ -126,7 +128,8 @@ def _responses_message(item: Payload, at: str) -> list[str]:
 def _block_problems(role: str, block: Payload, at: str) -> list[str]:
     kind = str(block.get("type"))
     problems = unknown_keys(block, BLOCKS.get(kind, "").split(), at)
-    if kind not in (SAID_BY_MODELS if role == "assistant" else SAID_TO_MODELS):
+    allowed = SAID_BY_MODELS if role == "assistant" else SAID_TO_MODELS
+    if kind not in allowed:
         problems.append(f"{at}: {block.get('type')!r} in a message of {role}")
     if kind in ("input_text", "output_text") and blank(block.get("text")):
         problems.append(f"{at}: blank text")
@@ -139,6 +142,7 @@ def _block_problems(role: str, block: Payload, at: str) -> list[str]:
 def _responses_call(item: Payload, calls: list[str], at: str) -> list[str]:
     problems = []
     call_id = item.get("call_id")
+    # The Responses API takes ids of up to 64 characters.
     if blank(call_id) or len(str(call_id)) > 64:
         problems.append(f"{at}: call_id {call_id!r}")
     if call_id in calls:
@@ -185,7 +189,9 @@ def _is_output(item: Payload) -> bool:
         return has_image and shot.get("type") == "computer_screenshot"
     if kind == "shell_call_output":
         keys = {"stdout", "stderr", "outcome"}
-        return isinstance(output, list) and all(one.keys() == keys for one in output)
+        return isinstance(output, list) and all(
+            isinstance(one, dict) and one.keys() == keys for one in output
+        )
     if kind == "apply_patch_call_output":
         return item.get("status") in ("completed", "failed")
     return isinstance(output, list) or not blank(output)
@@ -201,10 +207,10 @@ def _responses_reasoning(item: Payload, following: Sequence[Any], at: str) -> li
     return problems
 
 
-def _comes_of_reasoning(item: Payload) -> bool:
-    kind = item.get("type", "message")
+def _comes_of_reasoning(item: Any) -> bool:
+    kind = item.get("type", "message") if isinstance(item, dict) else None
     if kind == "message":
         return bool(item.get("role") == "assistant")
     if kind in ("reasoning", "mcp_list_tools", "compaction"):
         return True
-    return bool(kind.endswith("_call"))
+    return isinstance(kind, str) and kind.endswith("_call")

@@ -87,6 +87,8 @@ class Differential:
         on_disk = open_engine(
             self._place, durability="process", tick=tick, words_of=words_of
         )
+        # Each side with a world of its own from the same seed: drawn from one world,
+        # ids would depend on which side asks first.
         disk, reference = map(
             self._handle, (on_disk, self._reference), self.worlds, self._wraps
         )
@@ -101,7 +103,10 @@ class Differential:
 
 def ask(work: Callable[..., Any], *pairs: Pair) -> Answer:
     """Does this on both sides at once, without a break, with what each has of these pairs."""
-    return _agreed([_outcome(partial(work, *own)) for own in zip(*pairs, strict=True)])
+    outcomes = []
+    for own in zip(*pairs, strict=True):
+        outcomes.append(_outcome(partial(work, *own)))
+    return _agreed(outcomes)
 
 
 def begin(plan: Callable[..., Plan[Any]], *pairs: Pair) -> "Flight":
@@ -193,6 +198,7 @@ class _Run:
     def _advance(self) -> None:
         """Gives the plan its reply, which is None at first, and takes its next request."""
         value, error = self._reply
+        # What the last commit came to was compared already.
         self.heard = None
         self._reply = (None, None)
         try:

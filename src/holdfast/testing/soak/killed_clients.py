@@ -56,6 +56,7 @@ class KilledClients:
         self._sent.join()
         if self._failure is not None:
             return [f"a mortal did not die as it should: {self._failure}"]
+        # A handle that had no part in what was killed.
         with open_store(self._place, durability="process") as store:
             found = judge(store, self._acknowledged)
         return [f"of the mortals, {sentence}" for sentence in found]

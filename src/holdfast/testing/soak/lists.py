@@ -73,6 +73,7 @@ def _reshaped(world: SoakWorld, lists: Pair) -> Pair:
     shape = world.dice.weighted(SHAPES)
     place = world.dice.below(1 << 30)
     text = world.word("…")
+    # Drawn once, for both sides: the same change in the same place.
     disk, reference = (_shaped(messages, shape, place, text) for messages in lists)
     return disk, reference
 
@@ -127,8 +128,8 @@ def _merged(body: list[Any], place: int, text: str) -> None:
         at = pairs[place % len(pairs)]
         one = body[at]
         two = body.pop(at + 1)
-        content = one["content"] + "\n\n" + two["content"]
-        body[at] = {"role": one["role"], "content": content}
+        words = "\n\n".join([one["content"], two["content"]])
+        body[at] = {"role": one["role"], "content": words}
 
 
 def _can_merge(one: Any, two: Any) -> bool:

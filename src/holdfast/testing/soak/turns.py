@@ -175,6 +175,8 @@ def _next_chunk(
     elif answer.plain is not None:
         # A message has its id from its first chunk on.
         if not stream.id:
+            # From the reference, whose ids are those of the disk: both worlds come from
+            # one seed.
             stream.id = turn.works[1]._streams[-1].id.hex()
         world.acknowledged.shown(turn.id, stream.id, answer.plain)
     else:

@@ -119,7 +119,8 @@ class Reader:
                 continue
             # Before its entry has come, a reader may have the beginning of a message.
             is_whole = message.seq <= len(self.seqs)
-            if is_whole and message.text != text or not message.text.startswith(text):
+            begins_so = message.text.startswith(text)
+            if not begins_so or (is_whole and message.text != text):
                 yield f"{message.id} was told as {text!r}"
 
 

@@ -18,6 +18,7 @@ class EventLines:
         """The events that are whole with this: `event`, `id`, and `data` as JSON, or as it is where
         it is none.
         """
+        # The last piece is not a line yet, however complete it looks.
         *lines, self._rest = (self._rest + data).split(b"\n")
         found = []
         for line in lines:

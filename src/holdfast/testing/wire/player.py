@@ -45,6 +45,7 @@ class Player:
 
     def play(self, case: Case) -> str | None:
         """What is wrong with the server's answers; None if nothing is."""
+        # Keys of its own for each case: a server may have been played against before.
         run = self._world.chance(8).hex()
         known: dict[str, Any] = {"run": run, "key": f"wire:{run}"}
         for number, step in enumerate(case.step, 1):
@@ -63,9 +64,9 @@ class Player:
             return
         if step.at_once > 1:
             with ThreadPoolExecutor(step.at_once) as pool:
-                asked = [
-                    pool.submit(self._ask, step, known) for _ in range(step.at_once)
-                ]
+                asked = []
+                for _ in range(step.at_once):
+                    asked.append(pool.submit(self._ask, step, known))
             answers = [each.result() for each in asked]
             for each in answers:
                 _compare(step, known, each)
@@ -100,6 +101,7 @@ class Player:
         _compare(step, known, whole)
         lines = EventLines(step.headers.get("Last-Event-ID", ""))
         taken: list[Any] = []
+        # Far more tries than events: some cuts come before the first byte of one.
         for number in range(100 * step.take):
             headers = {**step.headers, "Last-Event-ID": lines.last_id}
             asked = msgspec.structs.replace(step, headers=headers)
@@ -151,6 +153,8 @@ class Player:
             body = json.dumps(_filled(step.body, known)).encode()
         headers = {
             "Host": self._base.netloc,
+            # One connection for each request: a fault in one step must not reach the
+            # next.
             "Connection": "close",
             "Content-Length": str(len(body)),
             "Content-Type": "application/json",
@@ -159,7 +163,8 @@ class Player:
         token = self._tokens[step.sender]
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        lines = [f"{method} {self._base.path.rstrip('/')}{path} HTTP/1.1"]
+        prefix = self._base.path.rstrip("/")
+        lines = [f"{method} {prefix}{path} HTTP/1.1"]
         lines += [f"{name}: {text}" for name, text in headers.items()]
         return "\r\n".join([*lines, "", ""]).encode() + body
 
@@ -185,6 +190,8 @@ def _read_events(
         raise Unlike(f"no stream ({type(error).__name__})") from None
     # More may have come with the last one: nobody has asked for it.
     body = {"events": events[:count]}
+    # The reader comes back after the last event that it took, not after the last that
+    # came.
     if len(events) > count:
         lines.last_id = events[count - 1]["id"]
     return WireAnswer(response.status, _headers(response), body)
@@ -230,21 +237,24 @@ def _compare(step: CaseStep, known: dict[str, Any], answer: WireAnswer) -> None:
         media = answer.headers.get("content-type", "").partition(";")[0]
         if media != "application/problem+json":
             raise Unlike(f"a problem is application/problem+json, not {media}")
-        if _at(answer.body, "code") != step.code:
-            raise Unlike(f"code {_at(answer.body, 'code')}, not {step.code}")
+        code = _at(answer.body, "code")
+        if code != step.code:
+            raise Unlike(f"code {code}, not {step.code}")
     for path, value in _filled(step.expect, known).items():
-        if _at(answer.body, path) != value:
-            raise Unlike(f"`{path}` is {_at(answer.body, path)!r}, not {value!r}")
+        found = _at(answer.body, path)
+        if found != value:
+            raise Unlike(f"`{path}` is {found!r}, not {value!r}")
     for path in step.absent:
-        if _at(answer.body, path) is not None:
-            raise Unlike(f"`{path}` is {_at(answer.body, path)!r}, not null")
+        found = _at(answer.body, path)
+        if found is not None:
+            raise Unlike(f"`{path}` is {found!r}, not null")
     for path, number in step.count.items():
         found = _at(answer.body, path)
         if not isinstance(found, list) or len(found) != number:
             raise Unlike(f"`{path}` has not {number} items: {found!r}")
     for name, text in _filled(step.headers_of, known).items():
-        if answer.headers.get(name.lower()) != text:
-            given = answer.headers.get(name.lower())
+        given = answer.headers.get(name.lower())
+        if given != text:
             raise Unlike(f"the header {name} is {given!r}, not {text!r}")
 
 

@@ -25,6 +25,8 @@ class OpenStream:
         self.stream = work.open_stream(format)
         self._begun = False
         self._was_left = False
+        self.was_cut_off = False
+        """Whether its message was made, or taken back, before it was closed."""
         self._has_ended_with_turn = False
 
     def begin(self, face: Any, chunk: Any) -> None:
@@ -72,9 +74,11 @@ class OpenStream:
         stream = self.stream
         with alone(stream.lock, self._where):
             if stream.closed:
+                self.was_cut_off |= stream.taken_back
                 return False
             stream.closed = True
             # The turn's end may have made the message: nothing more can be in it.
+            self.was_cut_off = stream.shut
             if not stream.shut:
                 stream.finish()
         return True

@@ -45,6 +45,11 @@ class AsyncPushStream:
             self._open.begin(self, chunk)
         adrive(self._open.push(*chunks), then, failed)
 
+    @property
+    def _texts(self) -> list[str]:
+        """What each chunk of the last push says."""
+        return self._open.stream.texts
+
     def close(self) -> Awaitable[None]:
         """Ends the message; a second time does nothing."""
         return arun(self._open.close())
