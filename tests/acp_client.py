@@ -31,7 +31,7 @@ class Client:
 
     def __init__(
         self,
-        store: Path,
+        store: Path | str,
         home: Path,
         *options: str,
         mode: str = "queue",

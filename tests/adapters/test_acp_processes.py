@@ -13,6 +13,7 @@ import holdfast
 from acp_client import LIMIT_S, Client
 from acp_wire import insist_valid, told
 from commanding import command, surroundings
+from remote_server import TOKEN, KilledServer
 from thorough import SWEEP, few_cases
 
 pytestmark = pytest.mark.slow
@@ -33,8 +34,8 @@ def home(tmp_path: Path) -> Path:
 class Found:
     """A session as it is in the store when all turns are over."""
 
-    def __init__(self, db: Path, session: str) -> None:
-        with holdfast.open(db) as store:
+    def __init__(self, db: Path, session: str, **more: str) -> None:
+        with holdfast.open(db, **more) as store:
             found = store.session(f"acp:toy:{session}", create=False)
             insist_valid(found)
             self.messages = list(found.transcript())
@@ -315,3 +316,30 @@ def test_a_session_can_be_loaded_from_the_store(db: Path, home: Path) -> None:
         "c1",
         "Yes. ",
     ]
+
+
+def test_a_recorder_writes_into_a_servers_store_and_a_kill_of_either_keeps_what_was_shown(
+    db: Path, home: Path
+) -> None:
+    with KilledServer(db) as server:
+        with Client(server.url, home, HOLDFAST_TOKEN=TOKEN) as client:
+            session = client.new()
+            client.prompt(session, "One.", {"text": "First answer."})
+            client.begin(session, "Two.", LONG)
+            client.wait_for_text("word7")
+            kill_recorder(client)
+        insist_shown_is_stored(client, Found(db, session, tenant="red"))
+        with Client(server.url, home, HOLDFAST_TOKEN=TOKEN) as client:
+            assert "result" in client.load(session)
+            before = client.text()
+            waiting = client.begin(session, "Three.", LONG)
+            client.wait(lambda each: "word7" in each.text()[len(before) :])
+            server.kill()
+            server.start()
+            # What could not be stored for a moment was not shown, and then it is.
+            assert waiting()["result"]["stopReason"] == "end_turn"
+            shown = client.text()[len(before) :]
+    found = Found(db, session, tenant="red")
+    prompt, answer = found.messages[-2:]
+    assert prompt.text.startswith("Three.") and answer.text == shown
+    assert shown.strip() == LONG["text"] and found.turns[-1].end == "completed"

@@ -3,6 +3,7 @@ loopback.
 """
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +151,22 @@ def test_messages_come_back_as_they_were(history: HoldfastHistoryProvider) -> No
     assert judge(history.store) == []
 
 
+def test_a_history_is_read_at_once_as_it_is_one_by_one(tmp_path: Path) -> None:
+    history = HoldfastHistoryProvider(tmp_path / "agents.db")
+    asyncio.run(history.save_messages("k", SAMPLES))
+    read = asyncio.run(history.get_messages("k"))
+    for message, sample in zip(read, SAMPLES, strict=True):
+        single = Message.from_dict(sample.to_dict())
+        contents = [vars(content) for content in single.contents]
+        assert [vars(content) for content in message.contents] == contents
+        said = {**vars(single), "contents": None}
+        assert {**vars(message), "contents": None} == said
+    # What is given back is its receiver's.
+    read[1].additional_properties["odd"][1]["deep"] = "mine"
+    read[0].contents[0].text = "mine"
+    assert dumps(asyncio.run(history.get_messages("k"))) == dumps(SAMPLES)
+
+
 def test_words_calls_and_results_are_seen_by_search_and_transcript(
     history: HoldfastHistoryProvider,
 ) -> None:
@@ -181,6 +198,46 @@ def test_the_same_batch_is_stored_once_and_equal_words_are_two_messages(
         assert [message.text for message in found] == words
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("named_first", [True, False])
+def test_a_batch_with_a_name_may_grow_and_come_again(
+    history: HoldfastHistoryProvider, named_first: bool
+) -> None:
+    """As a history does that is taken over more than once, and goes on meanwhile."""
+    hi = Message("user", ["Hi."])
+    batch = [hi, hi, Message("assistant", ["Yes."], message_id="m1"), hi]
+    if not named_first:
+        # Without a name for the batch, what stands behind the last id can't be known.
+        batch = batch[:-1]
+    later = [[hi], [Message("assistant", ["No."], message_id="m2"), hi], [hi]]
+
+    async def run() -> None:
+        await history.save_messages("k", batch, event_id="import" if named_first else None)
+        for more in later:
+            batch.extend(more)
+            for _ in range(2):
+                await history.save_messages("k", batch, event_id="import")
+                assert dumps(await history.get_messages("k")) == dumps(batch)
+
+    asyncio.run(run())
+
+
+def test_a_history_that_was_erased_begins_anew(
+    history: HoldfastHistoryProvider, provider: ScriptedProvider
+) -> None:
+    for by_call in (True, False):
+        agent = gardener(provider, history, require_per_service_call_history_persistence=by_call)
+
+        async def run(agent: Any = agent) -> None:
+            session = agent.create_session(session_id="k")
+            await agent.run("ask-01", session=session)
+            history.store.erase(history.session("k").id)
+            await agent.run("ask-02", session=session)
+
+        asyncio.run(run())
+        assert texts(history) == [("user", "ask-02"), ("assistant", "Yes.")]
+        history.store.erase(history.session("k").id)
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
@@ -330,6 +387,32 @@ def test_a_run_that_is_given_up_leaves_what_was_shown(
     ends = [turn.end for turn in history.session("k").turns()]
     assert ends == ["interrupted", "completed"]
     assert provider.asked[-1].problems == ()
+
+
+def test_a_stream_that_was_dropped_by_a_task_that_is_over_ends_its_run(
+    history: HoldfastHistoryProvider, provider: ScriptedProvider
+) -> None:
+    """The framework's streams hold themselves: nothing but a collection finds one that was dropped."""
+    provider.answer("ask-01", ScriptedAnswer(("one ", "two ", "three")))
+    agent = gardener(provider, history)
+
+    async def ask(session: AgentSession) -> None:
+        async for update in agent.run("ask-01: count", stream=True, session=session):
+            if update.text:
+                return
+
+    async def run() -> None:
+        session = agent.create_session(session_id="k")
+        await asyncio.create_task(ask(session))
+        # It would wait for ever.
+        await asyncio.wait_for(agent.run("ask-02: go on", session=session), 20)
+
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
+    assert [turn.end for turn in history.session("k").turns()] == ["interrupted", "completed"]
 
 
 def test_a_model_that_fails_leaves_the_prompt(

@@ -17,8 +17,9 @@ from agno.models.message import Message
 from agno.models.openai import OpenAIChat
 from agno.run.agent import RunOutput
 from agno.run.base import RunStatus
-from agno.session import AgentSession, TeamSession
+from agno.session import AgentSession, TeamSession, WorkflowSession
 from agno.team import Team
+from agno.workflow import Step, Workflow
 from pages import example
 
 import holdfast
@@ -115,6 +116,53 @@ def test_a_row_is_its_owners(any_db: Any) -> None:
     assert any_db.delete_session("k") is False
     any_db.upsert_session(a_session(user_id="bob"))
     assert any_db.get_session("k").runs in (None, [])
+
+
+@pytest.mark.parametrize("status", list(RunStatus))
+def test_a_session_in_which_something_runs_stays_its_owners(
+    tmp_path: Path, status: RunStatus
+) -> None:
+    """As `SqliteDb` has it; `InMemoryDb` can't give a session to somebody else."""
+    at_rest = status not in (RunStatus.pending, RunStatus.running, RunStatus.paused)
+    for each in (SqliteDb(db_file=str(tmp_path / "a.db")), HoldfastDb(tmp_path / "h.db")):
+        each.upsert_session(a_session())
+        each.upsert_run(a_run("r1", "Hello", status=status), "k", run_index=0)
+        given = each.reassign_session_owner("k", previous_user_id="ann", user_id="cy")
+        assert given is at_rest
+        assert each.get_session("k").user_id == ("cy" if at_rest else "ann")
+
+
+def test_a_session_whose_run_is_streamed_stays_its_owners(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    db.upsert_session(a_session())
+
+    def give() -> bool:
+        return db.reassign_session_owner("k", previous_user_id="ann", user_id="cy")
+
+    stream = db.stream(gardener(provider, db), "ask-01", session_id="k", user_id="ann")
+    next(stream)
+    assert give() is False
+    for _ in stream:
+        pass
+    assert give() is True
+
+
+@pytest.mark.parametrize("deserialize", [True, False])
+@pytest.mark.parametrize("given", [None, 7])
+def test_a_row_keeps_when_it_was_made_and_is_given_as_it_is_stored(
+    tmp_path: Path, deserialize: bool, given: int | None
+) -> None:
+    """As `SqliteDb` has it; `InMemoryDb` forgets it."""
+    for each in (SqliteDb(db_file=str(tmp_path / "a.db")), HoldfastDb(tmp_path / "h.db")):
+        each.upsert_session(a_session(created_at=100))
+        later = a_session(created_at=given, updated_at=given)
+        row = each.upsert_session(later, deserialize)
+        if deserialize:
+            row = row.to_dict()
+        found = each.get_session("k", deserialize=False)
+        assert (found["created_at"], row["created_at"]) == (100, 100)
+        assert found["updated_at"] == row["updated_at"] > 100
 
 
 def test_sessions_are_found_named_and_counted(any_db: Any) -> None:
@@ -373,6 +421,51 @@ def test_a_team_and_its_members_are_kept(db: HoldfastDb, provider: ScriptedProvi
         "ask-01",
         "Yes.",
     ]
+
+
+def watering(provider: ScriptedProvider, db: HoldfastDb) -> Workflow:
+    steps = [Step(name=name, agent=gardener(provider, None)) for name in ("look", "water")]
+    return Workflow(id="rounds", name="Rounds", steps=steps, db=db, telemetry=False)
+
+
+def test_what_the_steps_of_a_workflow_had_shown_is_a_run_of_it(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-02", ScriptedAnswer(("one ", "two ", "three")))
+    list(db.stream(watering(provider, db), "ask-01", session_id="k", user_id="ann"))
+    words = ""
+    for event in db.stream(watering(provider, db), "ask-02", session_id="k", user_id="ann"):
+        words += event.content if event.event == "RunContent" else ""
+        if words == "one two ":
+            break
+    list(db.stream(watering(provider, db), "ask-03", session_id="k", user_id="ann"))
+    found = db.get_session("k", SessionType.WORKFLOW, user_id="ann")
+    assert [(run.input, run.content) for run in found.runs] == [
+        ("ask-01", "Yes."),
+        ("ask-02", "one two "),
+        ("ask-03", "Yes."),
+    ]
+    assert [run.metadata for run in found.runs][1] == {"interrupted": True}
+    assert ("assistant", "one two ") in texts(db)
+    # What a workflow tells its steps of its history.
+    assert "one two " in found.get_workflow_history_context()
+    assert judge(db.store) == []
+
+
+def test_a_workflow_that_was_cut_off_in_its_first_run_is_one(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    for event in db.stream(watering(provider, db), "ask-01", session_id="k"):
+        if event.event == "RunContent" and event.content:
+            break
+    found = db.get_session("k")
+    assert isinstance(found, WorkflowSession)
+    assert (found.workflow_id, found.workflow_name) == ("rounds", "Rounds")
+    assert [(run.workflow_id, run.input, run.content) for run in found.runs] == [
+        ("rounds", "ask-01", "Ye"),
+    ]
+    list(db.stream(watering(provider, db), "ask-02", session_id="k"))
+    assert [run.input for run in db.get_session("k").runs] == ["ask-01", "ask-02"]
 
 
 def test_a_record_that_cannot_be_read_takes_nothing_but_itself(tmp_path: Path) -> None:

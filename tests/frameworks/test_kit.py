@@ -3,6 +3,7 @@ and nothing is lost with it.
 """
 
 import json
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from anthropic import Anthropic
 from openai import BadRequestError, OpenAI
 
+import holdfast
 from holdfast.testing.adapters import ROWS, ScriptedAnswer, play, serve
+from holdfast.testing.adapters.row_setup import PlayedBy, set_up
 from holdfast.testing.adapters.verdict import misfits
 from thorough import EXPLORE
 
@@ -110,3 +113,37 @@ def test_a_plain_loop_loses_what_was_shown_and_holdfast_does_not() -> None:
 @pytest.mark.parametrize("row", [row.name for row in ROWS][1 :: 1 if EXPLORE else len(ROWS)])
 def test_every_row_is_right_with_holdfast(row: str) -> None:
     assert play(PLAYER, stores=["holdfast"], rows=[row]).wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("row", "before", "after"),
+    [
+        # It goes by itself, with its prompt stored and nothing shown.
+        ("kill -9 in the stream", "    while True:", "    while 'ask-02' not in task.prompt:"),
+        # No code of such a name: there is no line to be killed at.
+        ("kill -9 in a compaction", '"frameworks/plain.py"', '"nowhere.py"'),
+    ],
+)
+def test_a_row_whose_process_was_not_killed_says_so(
+    tmp_path: Path, row: str, before: str, after: str
+) -> None:
+    player = tmp_path / "unhurt.py"
+    player.write_text(Path(PLAYER).read_text().replace(before, after))
+    on = "own" if "compaction" in row else "holdfast"
+    [(_, outcomes)] = play(str(player), stores=[on], rows=[row]).lines
+    [sentence] = outcomes[on].wrong
+    assert sentence.startswith("the fault did not happen: ")
+
+
+def test_a_compaction_can_be_killed_wherever_holdfast_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a folder with the name of the kit, whose own lines don't count."""
+    installed = tmp_path / "testing"
+    installed.symlink_to(Path(holdfast.__file__).parents[1], target_is_directory=True)
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    with set_up(PlayedBy(PLAYER, sys.executable, "holdfast")) as made:
+        process = made.start(action="clear")
+        assert process.end() == 0
+        assert process.facts[-1]["lines"] > 0

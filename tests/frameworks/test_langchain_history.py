@@ -172,6 +172,17 @@ def test_a_call_that_was_left_open_is_closed_behind_a_new_prompt(where: str) -> 
     assert sent[2].status == "error" and "unknown" in sent[2].content
 
 
+def test_a_call_without_an_id_and_bare_texts_take_nothing_away(where: str) -> None:
+    nameless = {"name": "water", "args": {}, "id": None, "type": "tool_call"}
+    added = [AIMessage("", tool_calls=[nameless, CALL]), AIMessage(["Wet", "."])]
+    history = HoldfastChatMessageHistory("k", where)
+    history.add_messages([HumanMessage("Water."), *added])
+    # A result names its call: there can be none of the nameless one.
+    question, asked, result, answer = history.messages
+    assert [asked, answer] == added
+    assert (question.content, result.tool_call_id) == ("Water.", "c1")
+
+
 @pytest.mark.parametrize("wrong", ["text", [1], [{"role": "user"}], None])
 def test_what_is_no_message_is_refused_before_anything_is_written(where: str, wrong: Any) -> None:
     history = HoldfastChatMessageHistory("k", where)

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph_graphs import (
     ANSWER,
     SEEN,
@@ -172,5 +175,63 @@ def test_the_rest_of_a_graph_is_its_own(where: str) -> None:
     assert isinstance(graph.get_state(thread()).values["messages"][1], AIMessage)
     with pytest.raises(BadArgument):
         saver.durable(chat(None))
+    with pytest.raises(BadArgument, match="one with another"):
+        saver.durable(chat(InMemorySaver()))
     with pytest.raises(BadArgument):
         saver.durable(chat(saver)).invoke(say("One."))
+
+
+NOTE = AIMessage("A note of the node's own.", id="note")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stream_mode": "custom"},
+        {"stream_mode": "custom", "subgraphs": True},
+        {"stream_mode": ["custom", "updates"]},
+        {"stream_mode": ["custom"], "subgraphs": True},
+        {"stream_mode": ["custom", "updates"], "version": "v2"},
+    ],
+)
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_a_node_writes_itself_is_handed_on_at_once(
+    where: str, monkeypatch: pytest.MonkeyPatch, options: Any, asynchronous: bool
+) -> None:
+    """Nobody waits for a message that goes nowhere but to the reader."""
+
+    def answer(state: Any) -> Any:
+        get_stream_writer()({"note": NOTE})
+        return {"messages": [AIMessage("Done.", id="done")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", answer)
+    builder.add_edge(START, "model")
+    saver = HoldfastSaver(where)
+    graph = saver.durable(builder.compile(checkpointer=saver))
+    looked = looks_of(graph, monkeypatch)
+    if asynchronous:
+
+        async def all_events() -> list[Any]:
+            return [event async for event in graph.astream(say("One."), thread(), **options)]
+
+        events = asyncio.run(all_events())
+    else:
+        events = list(graph.stream(say("One."), thread(), **options))
+    assert any("note" in str(event) for event in events)
+    assert all(is_on_its_way is False for event, is_on_its_way in looked if "note" in str(event))
+    # What a node gives to a channel is waited for.
+    assert states(saver) == [("complete", "One."), ("complete", "Done.")]
+
+
+def looks_of(graph: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, bool]]:
+    """What was found each time that somebody looked whether an event is stored."""
+    looked = []
+    look = graph._is_on_its_way
+
+    def watched(thread_id: str, event: Any, options: Any) -> bool:
+        looked.append((event, look(thread_id, event, options)))
+        return looked[-1][1]
+
+    monkeypatch.setattr(graph, "_is_on_its_way", watched)
+    return looked

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -22,8 +23,10 @@ from pages import example
 from typing_extensions import TypedDict
 
 import holdfast
-from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.adapters.langgraph import HoldfastSaver, threads
+from holdfast.domain.message import thaw
 from holdfast.errors import BadArgument, Conflict, SessionEnded
+from holdfast.runtime.live.session_log import SessionLog
 from holdfast.testing.adapters.damage import spoil_last_message
 
 
@@ -182,6 +185,126 @@ def test_a_thread_that_was_empty_for_two_is_begun_by_one(where: str) -> None:
     chat(first).invoke(say("One."), thread())
     second_graph = chat(second)
     assert texts(second_graph.invoke(say("Two."), thread())["messages"])[::2] == ["One.", "Two."]
+
+
+def test_of_two_runs_that_find_no_thread_one_begins_it_and_one_is_told(where: str) -> None:
+    first, second = HoldfastSaver(where), HoldfastSaver(holdfast.open(where))
+    begins = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for name, late in (("t", second), ("u", first)):
+        begins["configurable"]["thread_id"] = name
+        assert first.get_tuple(begins) is None and second.get_tuple(begins) is None
+        chat(first).invoke(say("One."), thread(name))
+        with pytest.raises(Conflict, match="another run has gone on"):
+            late.put(begins, empty_checkpoint(), {"source": "input", "step": -1}, {})
+        messages = chat(HoldfastSaver(where)).get_state(thread(name)).values["messages"]
+        assert texts(messages)[::2] == ["One."]
+
+
+def test_a_run_is_told_that_it_was_overtaken_however_many_threads_came_between(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "THREADS_MAX", 2)
+    first, second = HoldfastSaver(where), HoldfastSaver(holdfast.open(where))
+    others = [thread(f"other {number}") for number in range(3)]
+    for each in (thread(), *others):
+        chat(first).invoke(say("One."), each)
+    head = second.get_tuple(thread())
+    assert head is not None
+    for each in others:
+        second.get_tuple(each)
+    chat(first).invoke(say("Two."), thread())
+    with pytest.raises(Conflict, match="another run has gone on"):
+        second.put(head.config, empty_checkpoint(), {"source": "input", "step": 9}, {})
+
+
+def test_threads_that_are_asked_for_and_never_made_are_not_remembered_for_ever(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "MARKS_MAX", 3)
+    saver = HoldfastSaver(where)
+    for number in range(9):
+        assert saver.get_tuple(thread(f"never {number}")) is None
+    kept = saver._threads
+    assert len(kept._found_empty) == len(kept._begun_anew) == 3
+
+
+@pytest.mark.parametrize("looks", range(6))
+def test_a_step_that_is_read_while_it_is_stored_has_its_messages(
+    where: str, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    reader, writer = HoldfastSaver(where), HoldfastSaver(holdfast.open(where))
+    chat(writer).invoke(say("One."), thread())
+    assert reader.get_tuple(thread()) is not None
+    chat(writer).invoke(say("Two."), thread())
+    page, left = SessionLog.page, [looks]
+
+    def then_another_turn(log: SessionLog, *rest: Any, **more: Any) -> Any:
+        found = page(log, *rest, **more)
+        left[0] -= 1
+        if left[0] == -1:
+            chat(writer).invoke(say("Three."), thread())
+        return found
+
+    with monkeypatch.context() as looking:
+        looking.setattr(SessionLog, "page", then_another_turn)
+        said = texts(chat(reader).get_state(thread()).values["messages"])
+    answers = texts(chat(writer).get_state(thread()).values["messages"])
+    assert said[:4] == answers[:4]
+    assert said == answers[: len(said)]
+
+
+def test_going_back_runs_a_graph_inside_again_from_where_it_stood(where: str) -> None:
+    def told(saver: Any) -> list[list[str]]:
+        inner = StateGraph(MessagesState)
+        inner.add_node("inner", lambda state: {"messages": [AIMessage("Inside.")]})
+        inner.add_edge(START, "inner")
+        outer = StateGraph(MessagesState)
+        outer.add_node("sub", inner.compile(checkpointer=True))
+        outer.add_edge(START, "sub")
+        graph = outer.compile(checkpointer=saver)
+        for text in ("One.", "Two."):
+            graph.invoke(say(text), thread())
+        answers = []
+        for step in list(graph.get_state_history(thread())):
+            answers.append(texts(graph.invoke(None, step.config)["messages"]))
+        return answers
+
+    assert told(HoldfastSaver(where)) == told(InMemorySaver())
+
+
+def test_a_new_thread_is_there_whole_or_not_at_all(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is cut off at any commit of its first step leaves no half of a thread (I-3)."""
+    kinds: list[Any] = []
+    while kinds.count("done") == 0:
+        saver = HoldfastSaver(holdfast.open(where))
+        engine, commits = saver.store._work.engine, len(kinds)
+        name, submit, made = f"t{commits}", engine.submit, []
+
+        def cut(commit: Any, submit: Any = submit, made: Any = made, most: int = commits) -> Any:
+            if len(made) == most:
+                raise KeyboardInterrupt
+            made.append(commit)
+            return submit(commit)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "submit", cut)
+            try:
+                saver.put(thread(name), empty_checkpoint(), {"source": "input", "step": -1}, {})
+                kinds.append("done")
+            except KeyboardInterrupt:
+                kinds.append("cut")
+        store = holdfast.open(where)._work
+        keys = f"langgraph:{name}", f"langgraph.steps:{name}"
+        spoken, steps = [store.engine.current(store.tenant, key) for key in keys]
+        assert (spoken is None) == (steps is None)
+        if spoken is not None and steps is not None:
+            bond = store.session_log(steps).page(1, 1)[0]
+            assert thaw(bond.body) == {"kind": "thread", "words": spoken.id}
+        # It is begun, or gone on with, as any other.
+        chat(HoldfastSaver(holdfast.open(where))).invoke(say("One."), thread(name))
+    assert kinds == ["cut", "cut", "done"]
 
 
 def test_going_back_to_an_older_step_makes_a_branch(where: str) -> None:
@@ -422,3 +545,24 @@ def test_threads_of_another_saver_come_and_go_as_the_page_says(where: str, tmp_p
         assert chat(back).get_state(thread()).values == expected.values
     chat(saver).invoke(say("three"), thread())
     assert len(chat(saver).get_state(thread()).values["messages"]) == 6
+
+
+def test_what_was_written_side_by_side_comes_over_in_its_order(where: str) -> None:
+    def graph(saver: Any) -> Any:
+        class Rows(TypedDict, total=False):
+            rows: Annotated[list[Any], DeltaChannel(lambda rows, new: [*rows, *sum(new, [])])]
+
+        built = StateGraph(Rows)
+        built.add_node("water", lambda state: {"rows": [state["row"]]})
+        rows = [Send("water", {"row": number}) for number in range(20)]
+        built.add_conditional_edges(START, lambda state: rows, ["water"])
+        return built.compile(checkpointer=saver)
+
+    page: dict[str, Any] = {}
+    exec(example("langgraph.md", "def bring_over"), page)
+    theirs, saver, back = InMemorySaver(), HoldfastSaver(where), InMemorySaver()
+    graph(theirs).invoke({}, thread())
+    page["bring_over"](theirs, saver, "t")
+    page["bring_over"](saver, back, "t")
+    for each in (theirs, saver, back):
+        assert graph(each).get_state(thread()).values["rows"] == list(range(20))

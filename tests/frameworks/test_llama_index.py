@@ -1,6 +1,7 @@
 """LlamaIndex's chat store on Holdfast, with LlamaIndex's own memory and chat engine."""
 
 import asyncio
+import random
 import threading
 from contextlib import aclosing
 from pathlib import Path
@@ -59,6 +60,52 @@ def test_messages_come_back_as_they_were(chats: HoldfastChatStore) -> None:
     assert judge(chats._store) == []
 
 
+@pytest.mark.parametrize("message", SAMPLES, ids=range(len(SAMPLES)))
+def test_a_list_is_read_at_once_as_it_is_one_by_one(tmp_path: Path, message: ChatMessage) -> None:
+    chats = HoldfastChatStore(tmp_path / "chats.db")
+    chats.set_messages("a", [message, message])
+    read = chats.get_messages("a")
+    assert read == [message, message]
+    assert [each.model_fields_set for each in read] == [
+        ChatMessage.model_validate(message.model_dump(mode="json")).model_fields_set
+    ] * 2
+    # What is given back is its receiver's.
+    read[0].additional_kwargs["mine"] = read[0].blocks = []
+    assert chats.get_messages("a") == [message, message]
+
+
+def test_words_in_the_field_of_an_older_release_are_read(chats: HoldfastChatStore) -> None:
+    older = {"role": "user", "content": "Hi", "additional_kwargs": {}, "blocks": []}
+    chats.session("a").append(older, format="llama_index")
+    assert [each.content for each in chats.get_messages("a")] == ["Hi"]
+
+
+def test_a_message_that_is_none_of_theirs_takes_nothing_but_itself(
+    chats: HoldfastChatStore,
+) -> None:
+    chats.add_message("a", SAMPLES[0])
+    odd = {"role": "user", "blocks": [{"block_type": "text", "text": 7}]}
+    chats.session("a").append(odd, format="llama_index")
+    chats.add_message("a", SAMPLES[3])
+    read = chats.get_messages("a")
+    assert [read[0], read[2]] == [SAMPLES[0], SAMPLES[3]]
+    assert read[1].role == "user"
+
+
+def test_many_that_add_at_once_on_one_loop_are_all_there(chats: HoldfastChatStore) -> None:
+    async def speak(key: str) -> list[ChatMessage]:
+        for message in SAMPLES:
+            await chats.async_add_message(key, message)
+        return await chats.aget_messages(key)
+
+    async def speak_all() -> list[list[ChatMessage]]:
+        return await asyncio.gather(*(speak(f"k{number}") for number in range(12)))
+
+    assert asyncio.run(speak_all()) == [SAMPLES] * 12
+    with pytest.raises(BadArgument):
+        asyncio.run(chats.async_add_message("", SAMPLES[0]))
+
+
 def test_what_is_taken_out_leaves_the_list_and_stays_in_the_transcript(
     chats: HoldfastChatStore,
 ) -> None:
@@ -90,6 +137,22 @@ def test_a_list_that_is_set_again_stores_what_is_new_in_it(chats: HoldfastChatSt
     chats.set_messages("a", [])
     assert chats.get_messages("a") == []
     assert len(list(chats.session("a").transcript())) == 5
+
+
+def test_a_list_that_is_set_is_the_list_whatever_stood_there(chats: HoldfastChatStore) -> None:
+    chance = random.Random(7)
+    said = [*SAMPLES, *SAMPLES[3:]]
+    for _ in range(60):
+        wanted = chance.sample(said, chance.randrange(len(said)))
+        chats.set_messages("a", wanted)
+        assert chats.get_messages("a") == wanted
+
+
+def test_what_was_taken_out_and_comes_back_is_stored_once(chats: HoldfastChatStore) -> None:
+    for wanted in (SAMPLES[:3], [SAMPLES[0], SAMPLES[2]], SAMPLES[:3]):
+        chats.set_messages("a", wanted)
+        assert chats.get_messages("a") == wanted
+    assert len(list(chats.session("a").transcript())) == 3
 
 
 def test_words_calls_and_results_are_seen_by_search_and_transcript(

@@ -1,8 +1,9 @@
 """`HoldfastSession` under the real runner of the OpenAI Agents SDK, with a model on loopback."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,12 @@ from openai import AsyncOpenAI
 
 import holdfast
 from holdfast.adapters.openai_agents import HoldfastSession
+from holdfast.adapters.openai_agents.run import StreamedRun
 from holdfast.domain.repair import UNKNOWN_OUTCOME
-from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded
+from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded, StoreUnavailable
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
+from holdfast.testing.faults.disk import LASTING, WRITING, Faults
+from holdfast.testing.oracle import judge
 
 set_tracing_disabled(True)
 HELLO = {"role": "user", "content": "Hello"}
@@ -325,8 +329,6 @@ def test_a_record_that_cannot_be_read_takes_away_itself_alone(tmp_path: Path) ->
         await HoldfastSession("k", path).add_items([HELLO, {"role": "user", "content": "Two"}])
 
     asyncio.run(fill())
-    import gc
-
     gc.collect()
     spoil_last_message(path)
 
@@ -405,3 +407,322 @@ def test_a_handoff_is_stored_as_the_sdk_stores_it(where: str, provider: Scripted
 def _without_ids(item: Any) -> Any:
     """An item without what the provider has counted."""
     return {name: value for name, value in item.items() if name not in ("id", "call_id")}
+
+
+async def cut_before_the_call(
+    session: HoldfastSession, provider: ScriptedProvider, cut: Callable[[Any], None]
+) -> list[int]:
+    """A run that is refused: the store is cut off between the words of a response and its call of
+    a tool. Which rows were watered.
+    """
+    watered: list[int] = []
+    is_decided = threading.Event()
+
+    @function_tool
+    def water(row: int) -> str:
+        """Waters a row."""
+        watered.append(row)
+        is_decided.set()
+        return "wet"
+
+    calls = [("water", {"row": 7})]
+    first = ScriptedAnswer(("Let ", "me. ", "Now."), calls, stalls_after=2)
+    provider.answer("ask-01", first, ScriptedAnswer(("Done.",)))
+    agent = gardener(provider)
+    agent.tools = [water]
+    result = Runner.run_streamed(agent, "ask-01", session=session)
+    assert result.run_loop_task is not None
+    result.run_loop_task.add_done_callback(lambda task: is_decided.set())
+    shown = ""
+    with pytest.raises(StoreUnavailable):
+        async for event in session.stream(result):
+            if event.type == "raw_response_event":
+                if event.data.type == "response.output_text.delta":
+                    shown += event.data.delta
+            if shown == "Let me. " and not provider.go_on.is_set():
+                cut(result)
+                provider.go_on.set()
+                # The runner runs ahead of its reader: to the tool, or to the run's end.
+                await asyncio.to_thread(is_decided.wait, 60)
+    return watered
+
+
+def test_a_call_that_cannot_be_stored_is_not_run(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    """I-22: the disk is full when the model asks for a tool."""
+
+    async def run() -> None:
+        session = HoldfastSession("k", tmp_path / "agents.db")
+
+        def cut(result: Any) -> None:
+            faults.fail_at(faults.count + 1)
+
+        assert await cut_before_the_call(session, provider, cut) == []
+        faults.heal()
+        stored = session.store.session("k")
+        assert list(stored.calls()) == []
+        assert texts(session) == ["ask-01", "Let me. "]
+        assert judge(session.store) == []
+
+    with Faults(trouble="full", times=LASTING, verbs=WRITING) as faults:
+        asyncio.run(run())
+
+
+def test_a_call_that_is_not_stored_in_time_is_not_run(
+    where: str, provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I-22: storing takes longer than the runner waits."""
+    monkeypatch.setattr("holdfast.adapters.openai_agents.run.CALL_LIMIT_S", 0.1)
+    may_go_on = threading.Event()
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+
+        def cut(result: Any) -> None:
+            [streamed_run] = session._runs.values()
+            assert isinstance(streamed_run, StreamedRun)
+            streamed_run._thread.submit(may_go_on.wait)
+            # What leaving the run stores waits behind it.
+            result.run_loop_task.add_done_callback(lambda task: may_go_on.set())
+
+        assert await cut_before_the_call(session, provider, cut) == []
+        assert [turn.end for turn in session.store.session("k").turns()] == ["failed"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("way", ["closed", "dropped"])
+def test_a_stream_that_is_left_before_its_first_event_ends_its_run(
+    where: str, provider: ScriptedProvider, way: str
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One ", "two"), stalls_after=1))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        events = session.stream(result)
+        [streamed_run] = session._runs.values()
+        assert isinstance(streamed_run, StreamedRun)
+        # The runner runs ahead: its turn has begun, and the model speaks.
+        await asyncio.to_thread(provider.stalled.wait, 60)
+        if way == "closed":
+            await events.aclose()  # type: ignore[attr-defined]
+        else:
+            del events
+            gc.collect()
+        assert result.run_loop_task is not None
+        await asyncio.wait([result.run_loop_task], timeout=30)
+        provider.go_on.set()
+        assert result.run_loop_task.cancelled()
+        # Another run has its turn, and does not wait for that one.
+        await streamed(session, gardener(provider), "ask-02")
+        ends = [turn.end for turn in session.store.session("k").turns()]
+        assert ends == ["interrupted", "completed"]
+        assert session._runs == {}
+        assert streamed_run._thread._shutdown
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("late", ["before the history", "in the answer", "in a tool", "at the end"])
+def test_a_stream_that_is_asked_for_late_doubles_nothing(
+    where: str, provider: ScriptedProvider, late: str
+) -> None:
+    stall = 1 if late == "in the answer" else None
+    calls = [("slow", {})]
+    first = ScriptedAnswer(("Let ", "me. "), calls, stalls_after=stall)
+    provider.answer("ask-01", first, ScriptedAnswer(("Done.",)))
+    in_tool, may_go_on = asyncio.Event(), asyncio.Event()
+
+    @function_tool
+    async def slow() -> str:
+        in_tool.set()
+        await may_go_on.wait()
+        return "it was slow"
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        agent = gardener(provider)
+        agent.tools.append(slow)
+        result = Runner.run_streamed(agent, "ask-01", session=session)
+        if late == "before the history":
+            await asyncio.sleep(0)
+        if late == "in the answer":
+            await asyncio.to_thread(provider.stalled.wait, 60)
+        if late == "in a tool":
+            await asyncio.wait_for(in_tool.wait(), 60)
+        if late == "at the end":
+            may_go_on.set()
+            await result.run_loop_task
+        events = session.stream(result)
+        may_go_on.set()
+        provider.go_on.set()
+        async for _ in events:
+            pass
+        own = await session.get_items()
+        kinds = [item.get("type", item.get("role")) for item in own]
+        parts = ["message", "function_call", "function_call_output", "message"]
+        assert kinds == ["user", *parts]
+        await streamed(session, agent, "ask-02")
+        assert provider.asked[-1].problems == ()
+        assert [call.state for call in session.store.session("k").calls()] == ["done"]
+        assert judge(session.store) == []
+
+    asyncio.run(run())
+
+
+def test_a_request_with_a_name_is_refused_when_it_is_under_way(
+    where: str, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One ", "two"), stalls_after=1))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        await asyncio.to_thread(provider.stalled.wait, 60)
+        with pytest.raises(BadArgument):
+            session.stream(result, event_id="r1")
+        await asyncio.wait([result.run_loop_task], timeout=60)
+        assert result.run_loop_task.cancelled()
+        provider.go_on.set()
+
+    asyncio.run(run())
+
+
+def test_a_run_is_streamed_once(where: str, provider: ScriptedProvider) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        events = session.stream(result)
+        with pytest.raises(BadArgument):
+            session.stream(result)
+        async for _ in events:
+            pass
+        assert [message.role for message in session.store.session("k").transcript()] == [
+            "user",
+            "assistant",
+        ]
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_is_kept_and_never_read_lets_others_have_their_turn(
+    where: str, provider: ScriptedProvider
+) -> None:
+    asks = ScriptedAnswer(("One ", "two"), [("water", {"row": 7})])
+    provider.answer("ask-01", asks, ScriptedAnswer(("Done.",)))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        events = session.stream(result)
+        await asyncio.wait([result.run_loop_task], timeout=60)
+        await asyncio.wait_for(streamed(session, gardener(provider), "ask-02"), 60)
+        ends = [turn.end for turn in session.store.session("k").turns()]
+        assert ends == ["completed", "completed"]
+        assert result.final_output is not None
+        await events.aclose()  # type: ignore[attr-defined]
+        assert session._runs == {}
+
+    asyncio.run(run())
+
+
+def test_a_run_that_was_cancelled_has_an_interrupted_turn(
+    where: str, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One ", "two"), stalls_after=1))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        result = Runner.run_streamed(gardener(provider), "ask-01", session=session)
+        async for event in session.stream(result):
+            if event.type == "raw_response_event":
+                if event.data.type == "response.output_text.delta":
+                    result.cancel()
+        provider.go_on.set()
+        assert texts(session)[1].startswith("One ")
+        [turn] = session.store.session("k").turns()
+        assert turn.end == "interrupted"
+
+    asyncio.run(run())
+
+
+def test_half_of_a_character_does_not_block_a_session(
+    where: str, provider: ScriptedProvider
+) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        with pytest.raises(UnicodeEncodeError):  # the client's
+            await streamed(session, gardener(provider), "ask-01 \ud800")
+        await streamed(session, gardener(provider), "ask-02")
+        assert provider.asked[-1].problems == ()
+        assert "ask-01 \ufffd" in provider.asked[-1].words
+        assert texts(session)[0] == "ask-01 \ud800"
+        items = await session.get_items()
+        assert items[0] == {"role": "user", "content": "ask-01 \ud800"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_taken_up", [True, False])
+def test_a_denial_of_ours_is_an_item_that_can_be_sent(
+    where: str, provider: ScriptedProvider, is_taken_up: bool
+) -> None:
+    calls = [("flood", {"row": 7}), ("water", {"row": 8}), ("flood", {"row": 9})]
+    provider.answer("ask-01", ScriptedAnswer(("May I?",), calls), ScriptedAnswer(("Wet.",)))
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        agent = gardener(provider)
+        _, result = await streamed(session, agent, "ask-01")
+        await session.save_state(result.to_state())
+        stored = session.store.session("k")
+        first, _, last = (call.call_id for call in stored.calls())
+        stored.decide(last, False, by="bob")
+        if is_taken_up:
+            stored.decide(first, True, by="ann")
+            await streamed(session, agent, await session.load_state(agent))
+            assert provider.asked[-1].problems == ()
+        items = await session.get_items()
+        answers = [item["call_id"] for item in items if "output" in item]
+        assert len(answers) == len(set(answers))
+        assert last in answers
+        await streamed(session, agent, "ask-02")
+        assert provider.asked[-1].problems == ()
+        assert judge(session.store) == []
+
+    asyncio.run(run())
+
+
+def test_what_was_said_in_another_format_comes_back_as_items(
+    where: str, provider: ScriptedProvider
+) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        stored = session.store.session("k")
+        with stored.turn("Hello") as turn:
+            turn.call("water", {"row": 7}, call_id="c1")
+            turn.result("c1", "row 7 was watered")
+            turn.say("Done.")
+        look = {"type": "text", "text": "Look"}
+        picture = {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}
+        stored.append({"role": "user", "content": [look, picture]}, format="anthropic")
+        assert await session.get_items() == [
+            HELLO,
+            {**CALL, "arguments": '{"row":7}'},
+            {"type": "function_call_output", "call_id": "c1", "output": "row 7 was watered"},
+            {"role": "assistant", "content": "Done."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "Look"},
+                    {"type": "input_image", "image_url": "https://x.test/a.png"},
+                ],
+            },
+        ]
+        await session.pop_item()
+        await streamed(session, gardener(provider), "ask-02")
+        assert provider.asked[-1].problems == ()
+
+    asyncio.run(run())

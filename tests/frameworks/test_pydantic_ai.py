@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 from pages import example
-from pydantic_ai import Agent, DeferredToolRequests, Tool
+from pydantic_ai import Agent, DeferredToolRequests, ModelRetry, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     BinaryContent,
@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolReturn,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -618,3 +619,105 @@ def test_an_approval_is_given_as_the_page_says(
     given = {"store": store, "agent": agent, "history": history, "call_id": call.call_id}
     exec(code, given)
     assert asyncio.run(given["lines"]()).output == "Wet."
+
+
+@pytest.mark.parametrize("strategy", ["graceful", "early", "exhaustive"])
+@pytest.mark.parametrize("output", [str, int])
+def test_what_tools_say_after_a_streamed_answer_is_stored(
+    store: holdfast.Store, provider: ScriptedProvider, strategy: Any, output: Any
+) -> None:
+    """`run_stream` runs the calls that come with the answer when it was streamed."""
+    calls = [("water", {"row": 7}), ("refuse", {}), ("tell", {})]
+    if output is int:
+        calls.append(("final_result", {"response": 3}))
+        # Another strategy has other words for it.
+        calls += [("final_result", {"response": 4})] * (strategy != "exhaustive")
+    provider.answer("ask-01", calling(*calls))
+    history = HoldfastHistory(store.session("k"))
+    agent = gardener(provider, end_strategy=strategy)
+
+    @agent.tool_plain
+    def refuse() -> str:
+        raise ModelRetry("Not this one.")
+
+    @agent.tool_plain
+    def tell() -> ToolReturn:
+        return ToolReturn("told", content="Look at this.", metadata={"row": 7})
+
+    async def run() -> Any:
+        asked = agent.run_stream("ask-01", capabilities=[history], output_type=output)
+        async with asked as result:
+            async for _ in result.stream_output():
+                pass
+        return result.all_messages()
+
+    told = as_json(asyncio.run(run()))
+    kept = as_json(history.messages())
+    for message in [*told, *kept]:
+        for part in [message, *message["parts"]]:
+            part.pop("timestamp", None)
+        # The framework has them in the order in which they were done.
+        message["parts"].sort(key=lambda part: str(part.get("tool_call_id")))
+    assert kept == told
+    assert {call.state for call in store.session("k").calls()} <= {"done", "failed"}
+    provider.answer("ask-02", ScriptedAnswer(("Done.",)))
+    agent.run_sync("ask-02", capabilities=[history])
+    assert provider.asked[-1].problems == ()
+    assert judge(store) == []
+
+
+def test_what_a_tool_has_said_is_kept_when_another_fails_after_a_streamed_answer(
+    store: holdfast.Store, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", calling(("water", {"row": 7}), ("burn", {})))
+    history = HoldfastHistory(store.session("k"))
+    agent = gardener(provider)
+
+    @agent.tool_plain(sequential=True)
+    def burn() -> str:
+        raise ZeroDivisionError
+
+    async def run() -> None:
+        async with agent.run_stream("ask-01", capabilities=[history]) as result:
+            async for _ in result.stream_text():
+                pass
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+    states = [(call.name, call.state) for call in store.session("k").calls()]
+    assert states == [("water", "done"), ("burn", "unknown")]
+    provider.answer("ask-02", ScriptedAnswer(("Done.",)))
+    agent.run_sync("ask-02", capabilities=[history])
+    assert provider.asked[-1].problems == ()
+    assert "row 7 was watered" in provider.asked[-1].words
+
+
+@pytest.mark.parametrize("parts", [[], [TextPart("")]])
+def test_an_answer_that_was_cut_off_before_a_word_does_not_block_the_next(
+    store: holdfast.Store, provider: ScriptedProvider, parts: Any
+) -> None:
+    """As the framework leaves it when a run is cancelled whose model has not said anything yet."""
+    history = HoldfastHistory(store.session("k"))
+    asked = ModelRequest(parts=[UserPromptPart("ask-01")])
+    history.append([asked, ModelResponse(parts=parts, state="interrupted")])
+    before = as_json(history.messages())
+    provider.answer("ask-02", ScriptedAnswer(("Done.",)))
+    gardener(provider).run_sync("ask-02", capabilities=[history])
+    assert provider.asked[-1].problems == ()
+    words = provider.asked[-1].words
+    assert words.index("ask-01") < words.index("ask-02")
+    assert as_json(history.messages())[:2] == before
+    assert judge(store) == []
+
+
+def test_half_of_a_character_does_not_block_a_session(
+    store: holdfast.Store, provider: ScriptedProvider
+) -> None:
+    history = HoldfastHistory(store.session("k"))
+    with pytest.raises(UnicodeEncodeError):  # the client's
+        gardener(provider).run_sync("ask-01 \ud800", capabilities=[history])
+    provider.answer("ask-02", ScriptedAnswer(("Done.",)))
+    gardener(provider).run_sync("ask-02", capabilities=[history])
+    assert provider.asked[-1].problems == ()
+    assert "ask-01 \ufffd" in provider.asked[-1].words
+    assert texts(history)[0] == "ask-01 \ud800"

@@ -8,13 +8,17 @@ import pytest
 
 import holdfast
 from holdfast.adapters.framework import (
+    bodies_of,
     key_of,
     names_of,
+    records_after,
     sessions_under,
     standing,
     store_of,
+    stored,
 )
 from holdfast.errors import BadArgument
+from holdfast.testing.adapters.damage import spoil_last_message
 
 
 def test_a_place_is_opened_once_and_closed_with_the_last_who_has_it(tmp_path: Path) -> None:
@@ -29,6 +33,16 @@ def test_a_place_is_opened_once_and_closed_with_the_last_who_has_it(tmp_path: Pa
     session.append("still here")
     again = store_of(place)
     assert [each.text for each in again.session("k").transcript()] == ["still here"]
+
+
+def test_a_place_whose_store_was_closed_is_opened_again(tmp_path: Path) -> None:
+    place = tmp_path / "agents.db"
+    first = store_of(place)
+    first.session("k").append("before")
+    first.close()
+    again = store_of(place)
+    assert [each.text for each in again.session("k").transcript()] == ["before"]
+    assert store_of(place) is again
 
 
 def test_an_open_store_of_either_face_is_used_as_it_is(tmp_path: Path) -> None:
@@ -51,6 +65,14 @@ def test_what_is_no_store_is_refused(wrong: object) -> None:
 def test_a_key_of_several_names_gives_them_back(names: tuple[str, ...]) -> None:
     assert tuple(names_of(key_of(*names))) == names
     assert len(key_of(*names).split(":")) == len(names)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_name_that_is_no_unicode_is_refused(at: int) -> None:
+    names = ["adk", "garden", "ann"]
+    names[at] = "a lone \ud800"
+    with pytest.raises(BadArgument, match="lone surrogates"):
+        key_of(*names)
 
 
 def test_the_sessions_under_a_name_are_all_there_and_no_others(where: str) -> None:
@@ -88,3 +110,41 @@ def test_what_stands_is_unrepaired_and_without_what_was_rewound(where: str) -> N
         assert [each.id for each in standing(session)] == ids[:2]
         session.label(ids[0], mine="yes")
         assert standing(session)[0].labels == {"mine": "yes"}
+
+
+def test_records_are_read_on_and_one_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    said = [{"role": "user", "content": f"record {number}"} for number in range(5)]
+    with holdfast.open(place) as store:
+        session = store.session("k")
+        session.append_all(said[:3])
+        found = list(records_after(session, 0))
+        assert [record for _, record in found] == said[:3]
+        assert list(records_after(session, found[-1][0])) == []
+        session.label(session.append(said[3]), of="no record")
+        assert [record for _, record in records_after(session, found[0][0])] == said[1:4]
+    spoil_last_message(place)
+    with holdfast.open(place) as store:
+        session = store.session("k")
+        session.append(said[4])
+        read = [record for _, record in records_after(session, 0)]
+        assert read == [*said[:3], None, said[4]]
+
+
+def test_payloads_are_read_all_at_once_only_if_each_can_be(tmp_path: Path) -> None:
+    place = str(tmp_path / "agents.db")
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    with holdfast.open(place) as store:
+        session = store.session("k")
+        session.append("Hi")
+        assert bodies_of(stored(session), "openai.chat") == [b'{"role":"user","content":"Hi"}']
+        session.append(call, format="openai.responses")
+        assert bodies_of(stored(session), "openai.chat") is None
+        session.rewind(next(iter(session.transcript())).id)
+        session.append("the last")
+    spoil_last_message(place)
+    with holdfast.open(place) as store:
+        session = store.session("k")
+        # What stands in its place is nobody's, once the damage was met.
+        assert "can't be read" in str(list(session.context("openai.chat")))
+        assert bodies_of(stored(session), "openai.chat") is None

@@ -6,6 +6,7 @@ player (`holdfast.testing.adapters.playing`) that also says
 
     INSTALL     what pip puts into the environment, beside Holdfast itself
     TESTS       the tests that are run there
+    SPEED       if it is there: the programs of `speed` that are run there, when it is not the one of its name
     suite(environment)      if it is there: runs the framework's own published suite against ours, and gives
                             how many passed, of how many, and a sentence for each that did not
 
@@ -76,7 +77,10 @@ def _run(name: str, options: argparse.Namespace) -> list[str]:
     environment = options.environments / name
     install(environment, list(module.INSTALL))
     if options.speed:
-        return _measured(name, environment, options.where)
+        wrong = []
+        for program in getattr(module, "SPEED", [name]):
+            wrong += _measured(program, environment, options.where)
+        return wrong
     wrong = [] if options.no_tests else _tested(environment, module)
     # A framework whose adapter has nothing to play says so in its module.
     if options.no_matrix or not hasattr(module, "ask"):

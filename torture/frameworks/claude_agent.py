@@ -4,6 +4,9 @@ that Claude Code keeps by itself.
 Claude Code asks its model more than the conversation (for titles, say), and names the tools of a
 program after their server. `relay` stands between it and the kit's provider: it answers such
 questions itself, and translates the tool's name.
+
+Its speed is not measured: the SDK has a store in memory alone to set beside ours, and Claude Code writes its own
+files by itself.
 """
 
 import asyncio

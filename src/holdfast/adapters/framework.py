@@ -16,16 +16,18 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from holdfast.domain.arguments import kind_of
-from holdfast.domain.entry import Labelled
+from holdfast.domain.entry import Labelled, note_of
 from holdfast.domain.message import Spoken
 from holdfast.domain.repair import StoredMessage
 from holdfast.engine.protocol import Commit, Refused, SessionState, Write
 from holdfast.errors import BadArgument
 from holdfast.runtime.aio import AsyncSession, AsyncStore
-from holdfast.runtime.live.message import Message
+from holdfast.runtime.changes.open_session import open_session
+from holdfast.runtime.live.message import Message, payload_in
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.open_store import open_at
 from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 
@@ -43,6 +45,7 @@ _opened: weakref.WeakValueDictionary[tuple[int, str], Store] = (
 def store_of(given: GivenStore) -> Store:
     """The store that an adapter works on. One that is given by its place is opened once in a
     process, is shared by all adapters that name it, and is closed when the last of them is gone.
+    One that was closed by hand is opened again.
     """
     if isinstance(given, Store):
         return given
@@ -59,14 +62,18 @@ def store_of(given: GivenStore) -> Store:
     name = (os.getpid(), place if "://" in place else os.path.abspath(place))
     with _opening:
         known = _opened.get(name)
-        if known is None:
+        if known is None or known._work.is_closed:
             known = _opened[name] = Store(open_at(place, tenant="default"))
         return known
 
 
 def key_of(*names: str) -> str:
     """One key for several names, none of which can pass for two: `adk:app:user:session`."""
-    return ":".join(quote(name, safe="") for name in names)
+    try:
+        return ":".join(quote(name, safe="") for name in names)
+    except UnicodeEncodeError as error:
+        takes, given = "a text of valid Unicode", kind_of(error.object)
+        raise BadArgument(parameter="name", takes=takes, given=given) from None
 
 
 def names_of(key: str) -> list[str]:
@@ -108,9 +115,51 @@ def stored(session: Session) -> list[StoredMessage]:
         return [log.with_payload(seen) for seen in folded.visible]
 
 
+def bodies_of(found: Sequence[StoredMessage], format: str) -> list[bytes] | None:
+    """The payloads of these messages as they are stored, for those who read all at once; None where
+    one is in another format or can't be read any more: then each has to be looked at by itself.
+    """
+    bodies = []
+    for seen in found:
+        note = seen.note
+        if note.format != format or note.erased or note.origin == "unreadable":
+            return None
+        bodies.append(seen.body)
+    return bodies
+
+
+def records_after(session: Session, seq: int) -> Iterator[tuple[int, Any]]:
+    """The payloads of what was said in a session after this entry, each with its seq: for records,
+    of which nothing else is asked. One that can't be read is None.
+    """
+    log = session._log
+    while found := log.reading(_records, log, seq):
+        yield from found
+        seq = found[-1][0]
+
+
+def _records(log: SessionLog, after: int) -> list[tuple[int, Any]]:
+    """Those of the next page that has any."""
+    while page := log.page(after):
+        found = []
+        for entry in page:
+            if entry.kind == "message":
+                note = note_of("message", entry.note)
+                found.append((entry.seq, payload_in(note, entry.body)))
+        if found:
+            return found
+        after = page[-1].seq
+    return []
+
+
 def asynchronous(session: Session) -> AsyncSession:
     """The same session for asyncio: it knows what the other has read."""
     return AsyncSession(session._log)
+
+
+async def session_of(store: Store, key: str) -> Session:
+    """The key's current session, made if there is none, for asyncio."""
+    return Session(await arun(open_session(store._work, key)))
 
 
 class KnownSessions:
@@ -146,6 +195,8 @@ def append_once(
     A name is known in its session only: what was erased may come again under the same key. False
     when a guard of `also` has refused it, and nothing was written.
     """
+    # Before the plan begins: what can't be stored is refused before anything is waited
+    # for.
     spoken = [speak(each.payload, format) for each in messages]
     return _append_once(session._log, list(zip(messages, spoken, strict=True)), also)
 

@@ -79,6 +79,8 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         it was shown; a call whose result never came has one that says so.
         """
         found = [_message(each) for each in standing(self.session)]
+        # A call at the very end may still be answered: its caller is about to add the
+        # result.
         return with_results(found, to_the_end=False)
 
     @messages.setter
@@ -191,6 +193,8 @@ def _name(messages: Sequence[Any], request_id: str | None) -> str | None:
     """The name of a batch: its caller's, or that of its messages if they all have one."""
     if request_id is not None:
         return request_id
+    # A retry brings the same batch again. Where one message has no id, two equal
+    # batches may be two that were really said.
     names = [message.id for message in messages]
     if not names or not all(isinstance(name, str) and name for name in names):
         return None

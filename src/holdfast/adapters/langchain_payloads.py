@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from langchain_core import messages as lc
 
-from holdfast.domain.message import freeze
+from holdfast.domain.message import freeze, is_plain
 from holdfast.domain.repair import UNKNOWN_OUTCOME
 from holdfast.errors import InvalidMessage
 
@@ -38,14 +38,27 @@ _CLASSES: dict[str, type[Any]] = {
 _TYPES = {kind: name for name, kind in _CLASSES.items()}
 # What LangChain gives a field by itself; it is not said again.
 _DEFAULTS: dict[str, dict[str, Any]] = {}
-_FIELDS: dict[str, tuple[str, ...]] = {}
+_FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {}
+"""The fields of each, in order, with what they usually hold; `_NEVER` where nothing is usual."""
+_NEVER = object()
 for _name, _kind in _CLASSES.items():
-    _FIELDS[_name] = tuple(field for field in _kind.model_fields if field != "type")
-    _DEFAULTS[_name] = {
+    _usual = {
         field: about.get_default(call_default_factory=True)
         for field, about in _kind.model_fields.items()
         if not about.is_required()
     }
+    _DEFAULTS[_name] = _usual
+    _FIELDS[_name] = tuple(
+        (field, _usual.get(field, _NEVER))
+        for field in _kind.model_fields
+        if field != "type"
+    )
+_CHANGING: dict[str, list[str]] = {}
+"""The fields whose usual value is a list or a dict."""
+for _name, _usual in _DEFAULTS.items():
+    _CHANGING[_name] = [
+        field for field, value in _usual.items() if isinstance(value, list | dict)
+    ]
 _KNOWN = {name: frozenset(kind.model_fields) for name, kind in _CLASSES.items()}
 _encode = msgspec.json.Encoder().encode
 
@@ -58,26 +71,23 @@ def is_message(value: Any) -> bool:
 def payload_of(message: Any) -> dict[str, Any]:
     """The message as a payload, whose fields may still be more than JSON can hold."""
     name = _TYPES[type(message)]
-    defaults = _DEFAULTS[name]
     said = message.__dict__
     data = {}
-    for field in _FIELDS[name]:
-        if field not in said:
-            continue
-        value = said[field]
-        if field not in defaults or defaults[field] != value:
+    for field, usual in _FIELDS[name]:
+        value = said.get(field, usual)
+        if value is not usual and usual != value:
             data[field] = value
     if message.__pydantic_extra__:
         data.update(message.__pydantic_extra__)
     return {"type": name, "data": data}
 
 
-def fingerprint(message: Any) -> bytes | None:
-    """The bytes of its payload, quickly: the same for the same message. None where msgspec can't
-    tell, and `body_of` must be asked.
+def fingerprint(payload: dict[str, Any]) -> bytes | None:
+    """The bytes of a payload, quickly: the same for the same message. None where msgspec can't
+    tell, and `body_from` must be asked.
     """
     try:
-        return _encode(payload_of(message))
+        return _encode(payload)
     except (TypeError, ValueError, UnicodeEncodeError):
         return None
 
@@ -87,6 +97,18 @@ def body_of(
 ) -> tuple[dict[str, Any], bytes]:
     """The payload and its frozen bytes. What JSON can't hold is put beside the rest by `dumps`."""
     payload = payload_of(message)
+    return payload, body_from(payload, fingerprint(payload), dumps)
+
+
+def body_from(
+    payload: dict[str, Any], seen: bytes | None, dumps: Callable[[Any], Typed]
+) -> bytes:
+    """The frozen bytes of a payload with this fingerprint. What JSON can't hold is put beside the
+    rest by `dumps`.
+    """
+    # Nearly all messages: what was written to know them by is what is stored.
+    if seen is not None and is_plain(payload):
+        return seen
     data = payload["data"]
     typed = {}
     for field, value in list(data.items()):
@@ -96,7 +118,7 @@ def body_of(
             del data[field]
     if typed:
         payload["typed"] = typed
-    return payload, freeze(payload)
+    return freeze(payload)
 
 
 def message_of(payload: Any, loads: Callable[[Typed], Any]) -> Any:
@@ -115,16 +137,16 @@ def _made(kind: type[Any], name: str, data: dict[str, Any]) -> Any:
     """As `model_construct` does it, without asking about each field: what was a message when it was
     stored is one now. Whole messages take a tenth of the time that LangChain needs to check them.
     """
-    values: dict[str, Any] = {}
-    for field, value in _DEFAULTS[name].items():
+    values = _DEFAULTS[name].copy()
+    for field in _CHANGING[name]:
         # A fresh list or dict for each: its owner may change it.
-        values[field] = value.copy() if isinstance(value, list | dict) else value
+        values[field] = values[field].copy()
     known, extra = _KNOWN[name], {}
-    for field, value in data.items():
-        if field in known:
-            values[field] = value
-        else:
-            extra[field] = value
+    if known.issuperset(data):
+        values.update(data)
+    else:
+        extra = {field: data[field] for field in data if field not in known}
+        values.update((field, data[field]) for field in data if field in known)
     made = object.__new__(kind)
     object.__setattr__(made, "__dict__", values)
     object.__setattr__(made, "__pydantic_fields_set__", set(data))
@@ -169,8 +191,9 @@ def with_results(messages: list[Any], *, to_the_end: bool) -> list[Any]:
             owed = []
         whole.append(message)
         for call in getattr(message, "tool_calls", None) or ():
-            if call["id"] not in answered:
-                name, id = call["name"], call["id"]
+            name, id = call["name"], call["id"]
+            # No result can say that it is of a call without an id.
+            if id is not None and id not in answered:
                 owed.append(
                     lc.ToolMessage(
                         UNKNOWN_OUTCOME, tool_call_id=id, name=name, status="error"

@@ -316,6 +316,16 @@ async def test_what_is_set_is_seen_where_its_scope_reaches(service: Any) -> None
 
 
 @law()
+async def test_only_the_first_prefix_of_a_name_is_its_scope(service: Any) -> None:
+    looks_twice = {"app:user:k": 1, "user:app:k": 2, "app:temp:k": 3, "temp:app:k": 4}
+    await service.create_session(**PLACE, state=looks_twice)
+    shown = {"app:user:k": 1, "user:app:k": 2, "app:temp:k": 3}
+    assert (await service.get_session(**PLACE)).state == shown
+    bob = await service.create_session(app_name="garden", user_id="bob", session_id="s")
+    assert bob.state == {"app:user:k": 1, "app:temp:k": 3}
+
+
+@law()
 async def test_the_last_that_was_set_counts(service: Any) -> None:
     session = await service.create_session(**PLACE, state={"row": {"a": 1}, "user:x": 1})
     for delta in ({"row": {"b": 2}}, {"user:x": None}, {"row": {"c": 3}, "user:y": [1]}):

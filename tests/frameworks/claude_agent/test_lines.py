@@ -131,6 +131,24 @@ def test_what_was_deleted_can_be_stored_again(where: str) -> None:
     assert asyncio.run(kept.load(KEY)) == lines
 
 
+@pytest.mark.parametrize("beside", [{}, {"subpath": "subagents/agent-1"}])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_was_deleted_and_looked_for_since_can_be_stored_again(
+    where: str, beside: dict[str, str], elsewhere: bool
+) -> None:
+    """A reader who was told that there is nothing has no session that could be over."""
+    kept, key = HoldfastSessionStore(where), KEY | beside
+    lines = [said("user", "one")]
+    asyncio.run(kept.append(key, lines))
+    deleting = HoldfastSessionStore(where) if elsewhere else kept
+    asyncio.run(deleting.delete(key))
+    assert asyncio.run(kept.load(key)) is None
+    asyncio.run(kept.append(key, lines))
+    assert asyncio.run(kept.load(key)) == lines
+    asyncio.run(kept.append(key, more := [said("user", "two")]))
+    assert asyncio.run(kept.load(key)) == lines + more
+
+
 def test_summaries_are_those_of_all_who_write_at_once(where: str) -> None:
     """Two stores fold into one summary: no batch is left out of it."""
 

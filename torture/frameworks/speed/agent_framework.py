@@ -4,7 +4,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import (
+    ASKED,
+    SAID,
+    Unsynced,
+    compare_with_unsynced,
+)
+
+UNSYNCED = Unsynced()
 
 
 class ProvidedHistory:
@@ -45,6 +52,12 @@ def ours(key: str, folder: Path) -> ProvidedHistory:
     return ProvidedHistory(key, HoldfastHistoryProvider(folder / "holdfast.db"))
 
 
+def unsynced(key: str, folder: Path) -> ProvidedHistory:
+    from holdfast.adapters.agent_framework import HoldfastHistoryProvider
+
+    return ProvidedHistory(key, HoldfastHistoryProvider(UNSYNCED.store(folder)))
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    compare(own, ours)
+    compare_with_unsynced(own, ours, unsynced)

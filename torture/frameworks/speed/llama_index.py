@@ -6,7 +6,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import (
+    ASKED,
+    SAID,
+    Unsynced,
+    compare_with_unsynced,
+)
+
+UNSYNCED = Unsynced()
 
 
 class ChatSession:
@@ -61,6 +68,12 @@ def ours(key: str, folder: Path) -> ChatSession:
     return ChatSession(HoldfastChatStore(folder / "holdfast.db"), key)
 
 
+def unsynced(key: str, folder: Path) -> ChatSession:
+    from holdfast.adapters.llama_index import HoldfastChatStore
+
+    return ChatSession(HoldfastChatStore(UNSYNCED.store(folder)), key)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    compare(OwnSession, ours)
+    compare_with_unsynced(OwnSession, ours, unsynced)

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 ROUNDS = 5
 ASKED = "How are the rows? " * 6
@@ -66,6 +66,35 @@ def compare(own: Made, ours: Made) -> None:
         # What lies on a server takes nothing here.
         ratio = f"{our / theirs:.2f}" if theirs else "-"
         print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{ratio:>8}")
+
+
+class Unsynced:
+    """A store for each folder, with the durability of stores that never sync: what it holds survives
+    a killed process, and not a power cut.
+    """
+
+    def __init__(self) -> None:
+        self._place, self._store = Path(), None
+
+    def store(self, folder: Path) -> Any:
+        """The store of this folder, opened once. The one of the folder before is let go."""
+        import holdfast
+
+        if folder != self._place:
+            place = folder / "holdfast.db"
+            self._store = holdfast.open(place, durability="process")
+            self._place = folder
+        return self._store
+
+
+def compare_with_unsynced(own: Made, ours: Made, unsynced: Made) -> None:
+    """Prints two tables for a store that never syncs: beside ours as it is by default, when a turn
+    survives a power cut, and beside ours with the durability of theirs.
+    """
+    print("theirs without a sync, ours with a power cut in mind")
+    compare(own, ours)
+    print('both without a sync: ours with durability="process"')
+    compare(own, unsynced)
 
 
 async def _measured(make: Made, folder: Path) -> list[float]:

@@ -1,15 +1,21 @@
-"""Strands' `FileSessionManager`, which never syncs, and `HoldfastSessionManager`, each with Strands' agent
-and a model that answers at once, in one piece.
+"""Strands' `FileSessionManager` and `HoldfastSessionManager`, each with Strands' agent and a model that
+answers at once, in one piece. Strands' files are never synced.
 """
 
 import warnings
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import (
+    ASKED,
+    SAID,
+    Unsynced,
+    compare_with_unsynced,
+)
 from torture.frameworks.strands import answering
 
 AGENT = "gardener"
+UNSYNCED = Unsynced()
 
 
 class AgentSession:
@@ -61,6 +67,12 @@ def ours(key: str, folder: Path) -> AgentSession:
     return AgentSession(HoldfastSessionManager(key, folder / "holdfast.db"))
 
 
+def unsynced(key: str, folder: Path) -> AgentSession:
+    from holdfast.adapters.strands import HoldfastSessionManager
+
+    return AgentSession(HoldfastSessionManager(key, UNSYNCED.store(folder)))
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    compare(own, ours)
+    compare_with_unsynced(own, ours, unsynced)

@@ -40,6 +40,8 @@ class Appending:
 
     def __init__(self, sessions: AdkSessions) -> None:
         self._sessions = sessions
+        # By the identity of the session object: the kit's sessions can't be hashed, and
+        # each flight ends before its object can.
         self._flights: dict[int, _Flight] = {}
         self._lock = threading.Lock()
 
@@ -55,6 +57,7 @@ class Appending:
         log = sessions.known_log(seen.id)
         if log is None:
             log = yield from read(partial(sessions.log, seen.id))
+        # A run holds the session's turn. The fence of that turn is its guard.
         if run is not None:
             return (yield from self._append(session, event, spoken, log, run))
         flight = self._board(session)
@@ -74,7 +77,11 @@ class Appending:
         sessions = self._sessions
         place = AdkPlace(session.app_name, session.user_id, session.id)
         changes = changes_of(place, event.actions.state_delta or {})
+        # With the epoch: a session that was deleted and made anew under the same id
+        # takes the same events once more.
         name = (log.scope, f"{log.epoch}/{event.id}")
+        # What is refused was not stored. What stood in the way is looked at, and it is
+        # tried again.
         while True:
             also: Commit = ()
             if any(changes.values()):

@@ -42,6 +42,8 @@ def spoken_of(event: Event) -> Spoken:
     except (ValueError, msgspec.DecodeError):
         # Halves of characters, numbers that msgspec does not read.
         return speak(_lasting(event.model_dump(mode="json", **said)), NAME)
+    # Whatever a value in the event's state raises when it is dumped: values are
+    # anybody's.
     except Exception as error:
         problem = f"it can't be written as JSON ({type(error).__name__})"
         raise InvalidMessage(problem=problem, place="the event") from error
@@ -106,6 +108,8 @@ def event_of(seen: StoredMessage, agent: str = "model") -> Event:
             return Event.model_validate_json(seen.body)
         except ValueError:
             pass
+        # Bytes that pydantic does not read, such as halves of characters, can be read
+        # by ours.
         try:
             return Event.model_validate(thaw(seen.body))
         except (ValueError, HoldfastError):

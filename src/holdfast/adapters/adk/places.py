@@ -63,6 +63,8 @@ class Seen(NamedTuple):
         """What a session object carries along; None when it was not made here, or was rebuilt from
         its fields.
         """
+        # A private attribute, which pydantic leaves out of what is dumped: a session
+        # object that was sent elsewhere and back has none.
         mark = session._storage_update_marker
         id, _, head = str(mark or "").rpartition(":")
         return cls(id, int(head)) if id and head.isdecimal() else None

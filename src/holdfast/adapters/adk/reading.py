@@ -46,6 +46,8 @@ def read_events(log: SessionLog, head: int, wanted: WantedEvents = ALL) -> Event
 
 
 def _read(log: SessionLog, head: int, wanted: WantedEvents) -> Events:
+    # With a time as well, how many there are is only known when all have been looked
+    # at.
     count = wanted.recent if wanted.since is None else None
     entries = _tail(log, head, count)
     standing = _messages(entries)
@@ -72,6 +74,8 @@ def _tail(log: SessionLog, head: int, count: int | None) -> list[Entry]:
     """The entries that hold the last so many messages, or all."""
     if count is None:
         return _entries(log, 0, head)
+    # Asked for none, the last one is still needed: it says when the session was last
+    # used.
     count = max(count, 1)
     reach = 2 * count + BEYOND
     while True:

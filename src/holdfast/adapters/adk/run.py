@@ -41,6 +41,8 @@ class InvocationRun:
         self.invocation_id: str | None = None
         self.request: tuple[str, str] | None = None
         """The caller's name for the request, until the user's message is stored under it."""
+        # A run whose invocation has no name yet belongs to the invocation that this
+        # task begins.
         self._task = asyncio.current_task()
         self._reader: asyncio.Task[Any] | None = None
         self._agent: asyncio.Task[Any] | None = None
@@ -118,6 +120,8 @@ class InvocationRun:
     ) -> Plan[Outcome]:
         """Stores an event of this run, in the place of what was streamed of it."""
         stream = yield from self._streamed(event)
+        # The user's message is stored under the caller's name for it, so that the same
+        # request, sent again, is refused.
         if self.request is not None and event.author == "user":
             name = self.request
         outcome = yield from store_whole(

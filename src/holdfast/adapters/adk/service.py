@@ -120,6 +120,7 @@ class HoldfastSessionService(HoldsTurns, BaseSessionService):
             raise _wrong("session", "a session of the kit", session)
         if not isinstance(event, Event):
             raise _wrong("event", "an event of the kit", event)
+        # Pieces are stored by the plug-in, which has them before they are yielded.
         if event.partial:
             return event
         spoken = spoken_of(event)
@@ -128,6 +129,8 @@ class HoldfastSessionService(HoldsTurns, BaseSessionService):
         if run is not None:
             run.done(event)
         session.last_update_time = event.timestamp
+        # Stored before, and perhaps by a process whose object had the event, while this
+        # one has not.
         if is_new or all(each.id != event.id for each in session.events):
             await super().append_event(session=session, event=event)
         return event

@@ -65,6 +65,8 @@ class AdkSessions:
             made = yield from read(
                 partial(successor, self._work, last, place.key, "created anew")
             )
+            # Somebody else has taken along what waited in the old session: it is looked
+            # at again.
             if made is None:
                 continue
             commit = (*also, *made.closing, made.opening)

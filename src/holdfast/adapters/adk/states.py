@@ -39,6 +39,7 @@ def scoped(state: Values) -> dict[str, Values]:
         for prefix, kind in PREFIXES.items():
             if name.startswith(prefix):
                 scope, name = kind, name.removeprefix(prefix)
+                break  # What follows is a name, though it looks like a prefix.
         found[scope][name] = value
     del found["temp"]
     return {scope: jsonable(values) for scope, values in found.items()}
@@ -115,11 +116,15 @@ class ScopedStates:
         known = self._known.get(key) or self._up_to_date(key, None)
         if known is None:
             return self._opening(key, delta)
+        # About as many changes as there are values: what a state costs to read, and how
+        # often it is told whole, depends on its size and not on its past.
         if known.changes < CHANGES_MIN + len(known.values):
             draft = known.log.message(
                 speak(_change(delta, known.since), NAME), turn=None
             )
             return [Write(known.log.id, (draft,))]
+        # What is told whole has to be all of it: what others have set since is read
+        # first.
         known = self._up_to_date(key, None)
         if known is None:
             return self._opening(key, delta)
@@ -163,6 +168,7 @@ class ScopedStates:
 
     def _beginning(self, log: SessionLog, head: int) -> int:
         """The seq after which a reader may begin."""
+        # The last entry says where to begin. Without it, reading begins with the first.
         for entry in log.page(head - 1, 1):
             beside = fields(_said(entry).get("custom_metadata"))
             if beside.get("whole"):

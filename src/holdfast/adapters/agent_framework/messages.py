@@ -6,11 +6,11 @@ from typing import Any
 
 from agent_framework import Message
 
-from holdfast.adapters.framework import Named
+from holdfast.adapters.framework import Named, bodies_of
 from holdfast.domain.arguments import kind_of
-from holdfast.domain.message import freeze
-from holdfast.domain.repair import UNKNOWN_OUTCOME
-from holdfast.errors import BadArgument
+from holdfast.domain.message import freeze, thaw
+from holdfast.domain.repair import UNKNOWN_OUTCOME, StoredMessage
+from holdfast.errors import BadArgument, Damaged
 from holdfast.formats.frameworks.agent_framework import NAME
 from holdfast.formats.reading import fields, is_json, text
 from holdfast.runtime.live.message import Message as Stored
@@ -33,22 +33,39 @@ def payloads_of(messages: Any) -> list[Payload]:
     return found
 
 
-def named(payloads: Sequence[Payload], event_id: str | None) -> list[Named]:
+def named(payloads: Sequence[Payload]) -> list[Named]:
     """These messages, each under the name by which it is known when it comes again. Inputs mostly
     have no id: their name is how far they stand before a message that has one.
     """
     names: list[str | None] = [None] * len(payloads)
-    near, distance = event_id, 0
+    near, distance = "", 0
     for place in range(len(payloads) - 1, -1, -1):
         payload = payloads[place]
         if text(payload.get("message_id")):
             near, distance = payload["message_id"], 0
-        if near is not None:
-            # Ids are the provider's, and may come again for something else.
-            said = hashlib.sha256(freeze(payload)).hexdigest()
-            names[place] = f"{near}/{distance}/{said}"
+        if near:
+            names[place] = f"{near}/{distance}/{_said(payload)}"
         distance += 1
     return [Named(payload, name) for payload, name in zip(payloads, names, strict=True)]
+
+
+def named_by(payloads: Sequence[Payload], event_id: str) -> list[Named]:
+    """The messages of a batch that has a name. Those without an id are known by it, and by how far
+    they stand behind a message that has one: so they are when the batch comes again, grown.
+    """
+    found = []
+    near, distance = "", 0
+    for payload in payloads:
+        known = text(payload.get("message_id"))
+        near, distance = (known, 0) if known else (near, distance + 1)
+        place = known or f"{event_id}+{near}"
+        found.append(Named(payload, f"{place}/{distance}/{_said(payload)}"))
+    return found
+
+
+def _said(payload: Payload) -> str:
+    # Ids are the provider's, and may come again for something else.
+    return hashlib.sha256(freeze(payload)).hexdigest()
 
 
 def restored(stored: Iterable[Stored], unsettled: Any) -> list[Message]:
@@ -69,7 +86,57 @@ def restored(stored: Iterable[Stored], unsettled: Any) -> list[Message]:
     found = [payload for payload, _ in _closed(payloads, unsettled)]
     if is_damaged:
         found = _without_strays(found)
-    return [Message.from_dict(payload) for payload in found if payload["contents"]]
+    return _made(found)
+
+
+def in_one_go(stored: Sequence[StoredMessage]) -> list[Message] | None:
+    """What stands in a session, where it is given just as it is stored; None where something may
+    have to be put into words, left out or closed: that is found by `restored`.
+    """
+    bodies = bodies_of(stored, NAME)
+    if bodies is None:
+        return None
+    answered: set[str] = set()
+    for seen in stored:
+        answered.update(seen.note.answers)
+    for seen in stored:
+        note = seen.note
+        if note.partial or any(call.id not in answered for call in note.calls):
+            return None
+    try:
+        payloads = [thaw(body) for body in bodies]
+    except Damaged:
+        return None
+    if set(map(type, payloads)) - {dict}:
+        return None
+    return _made(payloads)
+
+
+def _made(payloads: Sequence[Payload]) -> list[Message]:
+    """These payloads as messages; none of one that says nothing. What they hold becomes the
+    messages' own.
+    """
+    made = []
+    for payload in payloads:
+        if not payload["contents"]:
+            continue
+        # Without its detours: they take as long as all else.
+        contents = list(map(_brief, payload["contents"]))
+        said = {**payload, "contents": contents}
+        if said.pop("type", None) == "message":
+            made.append(Message(**said))
+        else:
+            made.append(Message.from_dict(payload))
+    return made
+
+
+def _brief(content: Any) -> Any:
+    """A content as the framework takes it: of one that is words and nothing else, the words."""
+    if type(content) is dict and len(content) == 3 and content.get("type") == "text":
+        words = content.get("text")
+        if type(words) is str and content.get("additional_properties") == {}:
+            return words
+    return content
 
 
 def _in_words(message: Stored) -> Payload:

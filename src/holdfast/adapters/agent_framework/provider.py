@@ -1,6 +1,7 @@
 """`HoldfastHistoryProvider`: the framework's `HistoryProvider` on a Holdfast store."""
 
 import asyncio
+import gc
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,9 @@ from agent_framework import HistoryProvider, Message, _sessions
 
 from holdfast.adapters.agent_framework.messages import (
     Payload,
+    in_one_go,
     named,
+    named_by,
     payloads_of,
     restored,
 )
@@ -21,11 +24,14 @@ from holdfast.adapters.agent_framework.run import (
 from holdfast.adapters.framework import (
     GivenStore,
     KnownSessions,
+    Named,
     append_once,
     asynchronous,
+    is_named,
     key_of,
     standing,
     store_of,
+    stored,
 )
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument, NotFound, SessionEnded
@@ -87,8 +93,8 @@ class HoldfastHistoryProvider(HistoryProvider):
         run = self._running.get(key)
         inside = run if run is not None and run.is_around else None
         session, messages = await arun(read(lambda: self._read(key, inside)))
-        if state is not None and session is not None:
-            state[BOUND] = session.id
+        if state is not None:
+            state[BOUND] = None if session is None else session.id
         return messages
 
     def _read(
@@ -98,6 +104,12 @@ class HoldfastHistoryProvider(HistoryProvider):
             session = self._known.remember(self.store.session(key, create=False))
         except NotFound:
             return None, []
+        # A key leads to its last session even when that is over: the next begins anew.
+        if session._log.state().ended:
+            return None, []
+        messages = in_one_go(stored(session)) if inside is None else None
+        if messages is not None:
+            return session, messages
         said = []
         for message in standing(session):
             if inside is None or not inside.has_brought(message):
@@ -114,7 +126,8 @@ class HoldfastHistoryProvider(HistoryProvider):
         **kwargs: Any,
     ) -> None:
         """Stores messages in one commit. Those whose ids are known are there already; `event_id`
-        names a batch whose messages have none. In a run: what of them it has not stored yet.
+        names a batch whose messages have none, and which may come again with more at its end. In a
+        run: what of them it has not stored yet.
         """
         key, payloads = _key(session_id), payloads_of(messages)
         run = self._running.get(key)
@@ -124,7 +137,7 @@ class HoldfastHistoryProvider(HistoryProvider):
         if payloads:
             bound = None if state is None else state.get(BOUND)
             session = await arun(read(lambda: self._bound(key, bound)))
-            offered = named(payloads, event_id)
+            offered = await arun(read(lambda: _offered(session, payloads, event_id)))
             await arun(append_once(session, offered, format=NAME))
 
     def _bound(self, key: str, bound: Any) -> Session:
@@ -185,6 +198,11 @@ class HoldfastHistoryProvider(HistoryProvider):
             return False
         if known.was_given_up:
             await known.leave(asyncio.CancelledError(ANOTHER))
+        elif known.has_no_reader:
+            # The framework's streams hold themselves: one that was dropped ends its run
+            # when Python looks for such, which may be never.
+            del known
+            gc.collect()
         return True
 
     async def _begin(self, agent: Any, context: Any) -> AgentRun:
@@ -214,6 +232,7 @@ class HoldfastHistoryProvider(HistoryProvider):
 
     def _opens_later(self, run: AgentRun, context: Any) -> None:
         """What other providers bring stands before the input; it is known when all have run."""
+        # Weakly: the run is held by its context, and must not hold it in turn.
         known = weakref.ref(context)
 
         def opening() -> list[Payload]:
@@ -224,6 +243,22 @@ class HoldfastHistoryProvider(HistoryProvider):
             )
 
         run.opening = opening
+
+
+def _offered(
+    session: Session, payloads: list[Payload], event_id: str | None
+) -> list[Named]:
+    """A batch, by the names by which it is known when it comes again."""
+    nameless = named(payloads)
+    if event_id is None:
+        return nameless
+    # Some of it may have come before without the name of the batch.
+    batch = zip(named_by(payloads, event_id), nameless, strict=True)
+    found = []
+    for message, before in batch:
+        if before.name is None or not is_named(session, before.name):
+            found.append(message)
+    return found
 
 
 def _cut_off(session: Session) -> set[str]:

@@ -62,6 +62,8 @@ class AgentRun:
 
     def is_here(self) -> None:
         """The running task works on this run now."""
+        # Weakly: a task that is gone must not be kept, and that it is gone is what is
+        # asked later.
         self._task = weakref.ref(asyncio.current_task() or self)
 
     @property
@@ -80,11 +82,15 @@ class AgentRun:
         """Whether nobody goes on with it, though nobody has left it: its task does something else,
         or is over. The stream of a model may be read by several tasks, one after the other.
         """
-        task = self._task()
-        if task is asyncio.current_task():
+        if self._task() is asyncio.current_task():
             return True
-        is_over = task is None or (isinstance(task, asyncio.Task) and task.done())
-        return is_over and not self.is_asking
+        return self.has_no_reader and not self.is_asking
+
+    @property
+    def has_no_reader(self) -> bool:
+        """Whether the task that has worked on it last is over."""
+        task = self._task()
+        return task is None or (isinstance(task, asyncio.Task) and task.done())
 
     def has_begun_with(self, payload: Payload, event_id: str | None) -> None:
         """The turn has begun with this message, under this name."""

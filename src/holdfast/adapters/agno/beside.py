@@ -59,5 +59,6 @@ def _methods() -> dict[str, Any]:
     return made
 
 
+# Made from whatever methods the installed release has: a new one is passed on as well.
 OtherTables: Any = type("OtherTables", (BaseDb,), {"beside": None, **_methods()})
 """Agno's `BaseDb`, without the methods of sessions and runs."""

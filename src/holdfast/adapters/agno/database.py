@@ -7,6 +7,7 @@ from agno.db.in_memory.utils import apply_sorting
 from agno.db.utils import deserialize_session, filter_context_runs
 from agno.session import AgentSession, TeamSession, WorkflowSession
 
+from holdfast.adapters.agno.kept_session import SHOWN
 from holdfast.adapters.agno.runs import paged, run_of
 from holdfast.adapters.agno.shown import settle
 from holdfast.adapters.agno.streams import StreamedRuns
@@ -20,6 +21,7 @@ _TYPES = {
     TeamSession: SessionType.TEAM,
     WorkflowSession: SessionType.WORKFLOW,
 }
+ACTIVE = {"PENDING", "RUNNING", "PAUSED"}
 _COMPONENTS = ("agent_id", "team_id", "workflow_id")
 
 
@@ -55,8 +57,8 @@ class HoldfastDb(StreamedRuns):
         row, kept = _row(session), self._own(session.session_id)
         before = kept.row()
         now = self.store._work.world.now() // 1000
+        row["created_at"] = row.get("created_at") or now
         if before is None:
-            row["created_at"] = row.get("created_at") or now
             row["updated_at"] = row["created_at"]
             kept.put_row(row)
             for run in session.runs or ():
@@ -65,7 +67,10 @@ class HoldfastDb(StreamedRuns):
             owner = before.get("user_id")
             if owner is not None and owner != row.get("user_id"):
                 return None
-            kept.put_row({**row, "updated_at": now})
+            # A session was made once, whatever is said of it later.
+            row["created_at"] = before.get("created_at") or row["created_at"]
+            row["updated_at"] = now
+            kept.put_row(row)
         self._remember(kept)
         if not deserialize:
             return {**row, "runs": [run_of(each) for each in session.runs or ()]}
@@ -122,10 +127,16 @@ class HoldfastDb(StreamedRuns):
     def reassign_session_owner(
         self, session_id: str, *, previous_user_id: str, user_id: str | None
     ) -> bool:
-        """Gives a session to another user, if it is still that of the previous one."""
+        """Gives a session to another user, if it is still that of the previous one, and nothing
+        runs or waits in it.
+        """
         kept = self._kept(session_id)
+        settle(self.store, kept)
         row = kept.row()
         if row is None or row.get("user_id") != previous_user_id:
+            return False
+        # What was shown and could not be settled is of a run that is streamed now.
+        if kept.find(SHOWN) is not None or ACTIVE & set(kept.run_ids().values()):
             return False
         kept.put_row({**row, "user_id": user_id})
         return True

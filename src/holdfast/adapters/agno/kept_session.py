@@ -8,7 +8,6 @@ and a later record of it takes the place of an earlier one. What belongs togethe
 import hashlib
 import threading
 from collections import OrderedDict
-from copy import deepcopy
 from typing import Any
 
 from holdfast.adapters.framework import (
@@ -16,14 +15,17 @@ from holdfast.adapters.framework import (
     Named,
     append_once,
     key_of,
+    records_after,
     standing,
+    stored,
 )
 from holdfast.domain.arguments import kind_of
-from holdfast.domain.message import freeze
+from holdfast.domain.message import copied, freeze
 from holdfast.engine.protocol import Commit, Write
 from holdfast.errors import BadArgument, NotFound
 from holdfast.formats.frameworks.agno import NAME
 from holdfast.formats.reading import fields, text
+from holdfast.runtime.live.message import payload_of
 from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.session import Session
@@ -49,12 +51,14 @@ class ReadRecords:
     def read_on(self, session: Session) -> None:
         """Takes what was stored since."""
         with self._lock:
-            for message in session.transcript(after=self._seq):
-                self._seq = message.seq
-                self._take(fields(message.payload))
+            for seq, record in records_after(session, self._seq):
+                self._seq = seq
+                self._take(fields(record))
 
     def _take(self, held: Block) -> None:
         kind = held.get("record")
+        # A record that can't be read has no payload. Which messages it named is not
+        # known any more: `load` looks for those that no run names.
         self.is_damaged = self.is_damaged or not held
         if kind == "session":
             self.row = held["row"]
@@ -121,7 +125,10 @@ class KeptSession:
 
     def row(self) -> Block | None:
         """What Agno keeps about the session itself."""
-        return deepcopy(self._records()[0])
+        # Copies, here and in `load`: what was read is remembered, and Agno changes what
+        # it is given.
+        row: Block | None = copied(self._records()[0])
+        return row
 
     def run_ids(self) -> dict[str, str]:
         """The runs there are, and the status of each."""
@@ -141,17 +148,17 @@ class KeptSession:
                 name = part if isinstance(part, str) else None
                 named.add(name)
                 if name is None:
-                    messages.append(deepcopy(part))
+                    messages.append(copied(part))
                 else:
-                    messages.append(by_id.get(name, _gone(name)))
-            found = deepcopy(record["run"])
+                    messages.append(by_id.get(name) or _gone(name))
+            found = copied(record["run"])
             if record["has_messages"]:
                 found["messages"] = _without_strays(messages) if spoilt else messages
             runs.append(found)
         if is_damaged or spoilt:
             lost = [said for name, said in by_id.items() if name not in named]
             runs += _recovered(row, lost)
-        return {**deepcopy(row), "runs": runs or None}
+        return {**copied(row), "runs": runs or None}
 
     def _records(self) -> tuple[Block | None, dict[str, Block], bool]:
         session = self.find(RECORDS)
@@ -159,6 +166,7 @@ class KeptSession:
             return None, {}, False
         read = self._records_read.up_to_date(session)
         row = read.row
+        # The row was in what can't be read. Its runs are still there to be shown.
         if row is None and (read.runs or read.is_damaged):
             row = {"session_id": self.id, "session_type": "agent"}
         return row, read.runs, read.is_damaged
@@ -168,8 +176,8 @@ class KeptSession:
         found: dict[str, Block] = {}
         spoilt = False
         session = self.find(WORDS)
-        for message in standing(session) if session is not None else ():
-            payload = message.payload
+        for seen in stored(session) if session is not None else ():
+            payload = payload_of(seen)
             spoilt = spoilt or payload is None
             if isinstance(payload, dict) and text(payload.get("id")):
                 found[payload["id"]] = payload
@@ -179,9 +187,11 @@ class KeptSession:
         """Stores the row as it is now."""
         self._write([], {"record": "session", "row": row})
 
-    def put_run(self, run: Block, row: Block | None = None) -> None:
+    def put_run(
+        self, run: Block, row: Block | None = None, *, has_messages: bool = True
+    ) -> None:
         """Stores a run, those of its messages that are new, and the row if it is given: in one
-        commit.
+        commit. Without `has_messages` it is loaded without them.
         """
         about = {name: value for name, value in run.items() if name != "messages"}
         parts: list[Any] = []
@@ -194,7 +204,7 @@ class KeptSession:
                 parts.append(message["id"])
                 new.append(message)
         record: Block = {"record": "run", "run": about, "messages": parts}
-        record["has_messages"] = run.get("messages") is not None
+        record["has_messages"] = has_messages and run.get("messages") is not None
         if row is None:
             self._write(new, record)
         else:
@@ -233,6 +243,8 @@ class KeptSession:
 
 
 def _name(message: Block) -> str:
+    # By its words as well: a message that comes again with other words, under the same
+    # id, is stored, too.
     said = hashlib.sha256(freeze(message)).hexdigest()
     return f"{message['id']}/{said}"
 

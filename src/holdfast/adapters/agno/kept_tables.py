@@ -43,6 +43,7 @@ class KeptTables(OtherTables):
         """The session to write to: the one that was meant when it was last loaded here."""
         kept = self._kept(session_id)
         known, current = self._meant.get(session_id), kept.holdfast_id
+        # A run that was loaded before the session was deleted must not bring it back.
         if known is not None and known != current:
             reason = "it was deleted"
             raise SessionEnded(session_id=known, reason=reason, current_id=current)

@@ -52,9 +52,13 @@ class ShownEvent:
     def __init__(self, event: Any, run_id: str) -> None:
         # Members of a team and steps of a workflow have runs of their own.
         is_own = getattr(event, "run_id", None) == run_id
-        kind = str(getattr(event, "event", "")).removeprefix("Team") if is_own else ""
+        is_of_step = getattr(event, "workflow_run_id", None) == run_id
+        kind = str(getattr(event, "event", "")).removeprefix("Team")
         content = getattr(event, "content", None)
-        self.text = content if kind == "RunContent" and isinstance(content, str) else ""
+        # What a workflow shows are the words of its steps.
+        has_words = kind == "RunContent" and (is_own or is_of_step)
+        self.text = content if has_words and isinstance(content, str) else ""
+        kind = kind if is_own else ""
         tool = getattr(event, "tool", None)
         self.call = tool if kind == "ToolCallStarted" else None
         is_result = kind in ("ToolCallCompleted", "ToolCallError")
@@ -78,6 +82,7 @@ def settle(store: Store, kept: KeptSession) -> None:
             _bring(kept, shown)
     except (SessionBusy, SessionEnded):
         return
+    # Somebody else has settled and erased it.
     with suppress(NotFound):
         store.erase(shown.id)
 
@@ -89,6 +94,8 @@ def _bring(kept: KeptSession, shown: Session) -> None:
     status = kept.run_ids().get(run_id)
     if status in STORED or not run_id:
         return
+    # Agno has stored the run as failed or cancelled, and keeps such runs out of the
+    # history: what the user saw gets a run of its own.
     name = run_id if status is None else f"{run_id}-shown"
     messages = _sendable(shown, name)
     if status is not None:
@@ -102,8 +109,12 @@ def _bring(kept: KeptSession, shown: Session) -> None:
         "metadata": {"interrupted": True},
         "messages": messages,
     }
+    is_workflow = facts.get("session_type") == "workflow"
+    if is_workflow:
+        run["input"] = text(messages[0].get("content"))
     new_row = None if kept.row() is not None else {**facts, "session_id": kept.id}
-    kept.put_run(run, new_row)
+    # A run of a workflow has a question and an answer in Agno, and no messages.
+    kept.put_run(run, new_row, has_messages=not is_workflow)
 
 
 def _sendable(shown: Session, name: str) -> list[Block]:

@@ -36,6 +36,8 @@ class StreamedRuns(RunTable):
         run_id = self._run_id(request_id)
         prompt = prompt_of(input, {**_facts(agent, options), "run_id": run_id})
         with kept.words.turn(take=[]):
+            # Before this run begins: what a run that was cut off has shown is part of
+            # its history.
             settle(self.store, kept)
             refuse_known(kept, run_id)
             key = showing.shown_key(kept)
@@ -48,6 +50,8 @@ class StreamedRuns(RunTable):
                         push = push or turn.stream()
                         push.push(seen.text)
                     elif seen.call is not None:
+                        # Closed before the call is stored, so that the words stand
+                        # before it; `close` gives None.
                         push = push and push.close()
                         turn.call(*_called(seen.call))
                     elif seen.result is not None:
@@ -110,8 +114,10 @@ class StreamedRuns(RunTable):
 
 def _facts(agent: Any, options: Block) -> Block:
     """Whose run it is, for the case that Agno can't say it any more."""
-    kind = type(agent).__name__.lower()
-    component = "team" if "team" in kind else "agent"
+    kinds = {kind.__name__ for kind in type(agent).__mro__}
+    component = "agent"
+    for kind in ("Team", "Workflow"):
+        component = kind.lower() if kind in kinds else component
     return {
         f"{component}_id": getattr(agent, "id", None),
         f"{component}_name": getattr(agent, "name", None),

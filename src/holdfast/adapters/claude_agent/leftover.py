@@ -91,6 +91,7 @@ class _StoredLines:
             return block.get("id") not in self._calls and "partial_json" not in block
         if kind == "tool_result":
             return str(block.get("tool_use_id")) not in self._answered
+        # Thoughts that were cut off before they were signed are refused by the API.
         if kind == "thinking" and not block.get("signature"):
             return False
         words = str(block.get(kind) or "")

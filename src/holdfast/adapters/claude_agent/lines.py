@@ -119,11 +119,12 @@ class Transcripts:
         return lines
 
     def find(self, key: str) -> Session | None:
-        """The current session of a key, if there is one."""
+        """The current session of a key, if there is one that was not deleted."""
         try:
-            return self.store.session(key, create=False)
+            found = self.store.session(key, create=False)
         except NotFound:
             return None
+        return None if found._log.state().ended else found
 
     def of_project(self, project: str) -> dict[str, int]:
         """The main transcripts of a project: their ids, and when each was last written."""
@@ -196,6 +197,8 @@ class Transcripts:
         key = {"project_key": place.project, "session_id": place.session}
         folded = fold_session_summary(known, key, lines)
         if known is not None and folded["data"] == known["data"]:
+            # Nothing to store, but a guard all the same: the summary must still be the
+            # one that the lines were folded onto.
             return (Write(log.id, head=state.head),)
         draft = log.message(speak({"type": "summary", **folded}, NAME), turn=None)
         return (Write(log.id, (draft,), head=state.head),)

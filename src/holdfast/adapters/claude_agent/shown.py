@@ -68,6 +68,8 @@ class Showing:
         self._is_new = is_new
         tries = 0
         try:
+            # Asked again and again, and not waited for on the thread, which nobody
+            # could cancel.
             while not await on_thread(self._took_turn):
                 await anyio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
                 tries += 1
@@ -132,6 +134,8 @@ class Showing:
             # What another query was cut off in may be the same request.
             settle(self._transcripts, self.place)
             refuse_known(session, self._event_id)
+        # In the key: from which entry on lines of this query can be, for whoever
+        # settles it.
         names += [str(session.head()), store._work.world.chance(16).hex()]
         if self._event_id is not None:
             names.append(self._event_id)

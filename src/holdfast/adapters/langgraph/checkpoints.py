@@ -59,16 +59,16 @@ def load(threads: Threads, address: Address, serde: Serde) -> Plan[Any]:
     """The step that is named, as LangGraph wants it; None when there is none."""
     thread = yield from threads.find(address.thread)
     if thread is None:
+        if address.step is None:
+            threads.found_empty(address.thread, address.ns)
         return None
     with thread.lock:
-        latest = thread.history.latest(address.ns)
-        step = latest
-        if address.step is not None:
+        if address.step is None:
+            step = thread.history.latest(address.ns)
+        else:
             step = thread.history.find(address.ns, address.step)
-        if step is latest:
-            thread.loaded.add((address.ns, None if step is None else step.id))
-        elif step is not None:
-            thread.chosen.add((address.ns, step.id))
+        if step is not None or address.step is None:
+            thread.begin(address.ns, step)
         return None if step is None else told(thread, step, serde)
 
 
@@ -142,7 +142,7 @@ def put(
                     continue
             if (yield from _store(threads, thread, record, keeping.new, guarded=True)):
                 with thread.lock:
-                    thread.mine.add((ns, checkpoint["id"]))
+                    thread.marks.mine.add((ns, checkpoint["id"]))
                 return
 
 
@@ -159,12 +159,12 @@ def _refuse_if_overtaken(thread: Thread, ns: str, parent: str | None, id: str) -
     # A step that is stored again overtakes nobody.
     if latest is None or latest.id in (parent, id):
         return
-    place = (ns, parent)
-    if place in thread.chosen:
+    place, marks = (ns, parent), thread.marks
+    if place in marks.chosen:
         return
-    was_loaded = place in thread.loaded
-    by_another = parent is not None and (ns, latest.id) not in thread.mine
-    if was_loaded or (by_another and place in thread.mine):
+    was_loaded = place in marks.loaded
+    by_another = parent is not None and (ns, latest.id) not in marks.mine
+    if was_loaded or (by_another and place in marks.mine):
         problem = (
             f"another run has gone on from step {parent} of thread `{thread.id}`; "
             "run again, from the step that is the latest now"
@@ -189,6 +189,8 @@ def _record_of(
     for channel, value in checkpoint["channel_values"].items():
         version = checkpoint["channel_versions"].get(channel)
         same = channel in before.values and before.versions.get(channel) == version
+        # Channels whose version has not moved are as they were at the parent: they are
+        # not stored again.
         if channel in changed or not same:
             keeping.begin(channel)
             values[channel] = encoder.encode(value)
@@ -199,6 +201,7 @@ def _record_of(
             rest[key] = inline.encode(checkpoint[key])
     return step_record(
         history,
+        before,
         ns=ns,
         parent=parent,
         checkpoint=rest,
@@ -372,6 +375,10 @@ def listed(
         with thread.lock:
             step_id = None if address is None else address.step
             found += _answering(thread, ns, step_id, matching, before)
+            if ns and before is not None and limit == 1:
+                # A run that was sent to an older step asks so where a graph inside it
+                # stood then. It may have been nowhere yet.
+                thread.begin(ns, found[0][1] if found else None)
     if address is None:
         # Ids begin with the time: among threads there is no other order.
         found.sort(key=lambda each: each[1].id, reverse=True)

@@ -40,9 +40,12 @@ class DurableGraph:
     """
 
     def __init__(self, saver: Any, graph: Any) -> None:
-        if getattr(graph, "checkpointer", None) is None:
+        checkpointer = getattr(graph, "checkpointer", None)
+        # LangGraph makes copies of a checkpointer; they share what it knows.
+        if getattr(checkpointer, "_threads", None) is not saver._threads:
             takes = "a graph that was compiled with this checkpointer"
-            raise BadArgument(parameter="graph", takes=takes, given="one without any")
+            given = "one without any" if checkpointer is None else "one with another"
+            raise BadArgument(parameter="graph", takes=takes, given=given)
         self._saver = saver
         self._graph = graph
 
@@ -54,6 +57,8 @@ class DurableGraph:
     ) -> Any:
         """Runs the graph in a turn; what it gives in the end."""
         with self._turn(input, config, event_id) as (_, config):
+            # Else LangGraph goes on to the next step while this one is still being
+            # stored.
             options.setdefault("durability", "sync")
             return self._graph.invoke(input, config, **options)
 
@@ -137,10 +142,23 @@ class DurableGraph:
         """
         if options["durability"] == "exit":
             return False  # as its caller has asked for
+        if _is_custom(event, options):
+            return False
         thread = self._saver._threads.known(thread_id)
         if thread is None:
             return True
         return any(not thread.words.has(message) for message in _messages_in(event))
+
+
+def _is_custom(event: Any, options: Any) -> bool:
+    """Whether a node has written an event by itself, for the reader alone: it is not stored."""
+    mode = options.get("stream_mode")
+    if options.get("version") == "v2":
+        mode = event["type"]
+    elif isinstance(mode, list):
+        # The mode stands before the data, and behind the name of a subgraph.
+        mode = event[-2]
+    return bool(mode == "custom")
 
 
 def _is_new(input: Any, config: Any) -> bool:
@@ -160,6 +178,8 @@ def _messages_in(value: Any, depth: int = 0) -> Iterator[Any]:
     if is_message(value):
         if not type(value).__name__.endswith("Chunk") and value.id is not None:
             yield value
+    # Messages stand in lists and dicts near the top of an event; values of a state may
+    # be as deep as they like.
     elif depth > 6:
         return
     elif isinstance(value, dict):
@@ -173,6 +193,8 @@ def _messages_in(value: Any, depth: int = 0) -> Iterator[Any]:
 class _Recorder(BaseCallbackHandler):
     """Stores what models say, as they say it."""
 
+    # In order, before the handlers that show what was said; and a word that can't be
+    # stored is not shown.
     run_inline = True
     raise_error = True
 

@@ -195,6 +195,7 @@ def pending(step: GraphStep) -> list[TaskWrite]:
 
 def step_record(
     history: History,
+    before: State,
     *,
     ns: str,
     parent: str | None,
@@ -202,8 +203,9 @@ def step_record(
     values: dict[str, Encoded],
     metadata: Encoded,
 ) -> dict[str, Any]:
-    """The record of a new step. `values` are those of its channels that have changed."""
-    before = history.state(None if parent is None else history.steps.get((ns, parent)))
+    """The record of a new step on the state at its parent. `values` are those of its channels that
+    have changed.
+    """
     versions, seen = checkpoint["channel_versions"], checkpoint["versions_seen"]
     record: dict[str, Any] = {"kind": "step"}
     if ns:

@@ -271,6 +271,8 @@ def _address(config: Any) -> Address:
 
 def _name(parameter: str, value: Any) -> str:
     """A name; numbers are taken as LangGraph takes them."""
+    if type(value) is str:
+        return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):

@@ -33,6 +33,7 @@ def settle(saver: Any, thread_id: str) -> Plan[None]:
     thread = yield from saver._threads.find(thread_id)
     if thread is None:
         return
+    # A turn that was cut off is in the words, not in the steps.
     yield from read(thread.read_words)
     with thread.lock:
         step = thread.history.latest("")
@@ -54,6 +55,7 @@ def settle(saver: Any, thread_id: str) -> Plan[None]:
     version = saver.get_next_version(max(versions.values()), None)
     versions[channel] = version
     checkpoint["channel_values"][channel] = whole
+    # Ids of steps sort by time, as LangGraph makes them.
     checkpoint["id"] = str(uuid6(clock_seq=-2))
     facts = {"source": "update", "step": tuple_.metadata["step"] + 1, "parents": {}}
     yield from checkpoints.put(

@@ -7,13 +7,14 @@ commit. A thread is over when either of them is.
 
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from holdfast.adapters.framework import key_of
-from holdfast.adapters.langgraph.history import History, Place
+from holdfast.adapters.langgraph.history import GraphStep, History
 from holdfast.adapters.langgraph.words import New, Words
 from holdfast.domain.entry import Draft, noted
-from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
+from holdfast.domain.message import MessageNote, freeze, thaw
 from holdfast.engine.protocol import Commit, SessionState, Write
 from holdfast.formats import registry
 from holdfast.formats.langchain.steps import NAME as STEPS
@@ -23,18 +24,63 @@ from holdfast.runtime.turns.running_turn import RunningTurn
 
 WORDS_KEY = "langgraph"
 STEPS_KEY = "langgraph.steps"
+PLACES_MAX = 512
 _NOTE: MessageNote = registry.get(STEPS).note({"kind": "step"})
+_NOTED = noted(_NOTE)
 """What is noted beside every record."""
+_REFERRING = ("values", "writes")
+"""What of a record has references to messages in it."""
 
 
+@lru_cache(maxsize=1024)
 def words_key(thread_id: str) -> str:
     """The key of the session with a thread's words."""
     return key_of(WORDS_KEY, thread_id)
 
 
+@lru_cache(maxsize=1024)
 def steps_key(thread_id: str) -> str:
     """The key of the session with a thread's steps."""
     return key_of(STEPS_KEY, thread_id)
+
+
+class Recent:
+    """Places in a thread, or names of threads: the last `most` that were named."""
+
+    def __init__(self, most: int = PLACES_MAX) -> None:
+        self._most = most
+        self._named: dict[Any, None] = {}
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._named
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def add(self, name: Any) -> None:
+        self._named.pop(name, None)
+        self._named[name] = None
+        if len(self._named) > self._most:
+            del self._named[next(iter(self._named))]
+
+    def discard(self, name: Any) -> None:
+        self._named.pop(name, None)
+
+
+class Marks:
+    """What runs of this process have begun from and have stored in a thread. It decides whether one
+    that is still on its way was overtaken, so it outlives what else is known of the thread.
+    """
+
+    def __init__(self) -> None:
+        self.loaded = Recent()
+        """Steps that runs have begun from as the latest: namespace and id, None where there was no
+        step yet.
+        """
+        self.chosen = Recent()
+        """Steps that were asked for by name, when they were not the latest any more."""
+        self.mine = Recent()
+        """Steps that were stored by this process."""
 
 
 class Thread:
@@ -53,12 +99,7 @@ class Thread:
         self.words = Words()
         self.referenced: set[str] = set()
         """The messages that steps refer to."""
-        self.loaded: set[tuple[str, str | None]] = set()
-        """Steps that runs of this process have begun from as the latest: namespace and id."""
-        self.chosen: set[Place] = set()
-        """Steps that were asked for by name, when they were not the latest any more."""
-        self.mine: set[Place] = set()
-        """Steps that were stored by this process."""
+        self.marks = Marks()
 
     def is_of(self, steps: SessionState | None, words: SessionState | None) -> bool:
         """Whether these are the sessions of this thread, and it goes on."""
@@ -66,9 +107,18 @@ class Thread:
             return False
         return steps.id == self.steps_log.id and words.id == self.words_log.id
 
+    def begin(self, ns: str, step: GraphStep | None) -> None:
+        """A run begins from this step. That decides later whether it was overtaken; one that was
+        sent back by its caller makes a branch.
+        """
+        marks = self.marks
+        begun = marks.loaded if step is self.history.latest(ns) else marks.chosen
+        begun.add((ns, None if step is None else step.id))
+
     def catch_up(self) -> None:
-        """Reads what others have stored since."""
-        self.read_words()
+        """Reads what others have stored since: the words last, or those of the last steps would be
+        missing, and nobody may look in between.
+        """
         with self.lock:
             while page := self.steps_log.page(self.history.head):
                 for entry in page:
@@ -76,6 +126,7 @@ class Thread:
                     record = _record(entry.kind, entry.body)
                     if record is not None:
                         self._take(record, entry.seq)
+            self.read_words()
 
     def read_words(self) -> None:
         """Reads what was said since."""
@@ -95,16 +146,17 @@ class Thread:
         answers is about it. `guarded`: refused if another record was stored since.
         """
         world = self.steps_log.world
-        draft = self.steps_log.message(Spoken(_NOTE, freeze(record)), turn=None)
+        at = world.now()
+        draft = Draft("message", None, mint(world, at), at, _NOTED, freeze(record))
         head = self.history.head if guarded else None
         step = Write(self.steps_log.id, (draft,), head=head)
         if not new:
             return (step,)
         number = None if turn is None else turn.number
         drafts = []
-        for id, spoken in new:
+        for id, spoken, _ in new:
             note = noted(spoken.note)
-            drafts.append(Draft("message", number, id, world.now(), note, spoken.body))
+            drafts.append(Draft("message", number, id, at, note, spoken.body))
         return Write(self.words_log.id, tuple(drafts), fence=number), step
 
     def stored(self, record: dict[str, Any], new: list[New], seq: int) -> None:
@@ -113,7 +165,7 @@ class Thread:
         """
         with self.lock:
             for each in new:
-                self.words.add(each.id.hex(), thaw(each.spoken.body), each.spoken.body)
+                self.words.add(each.id.hex(), each.spoken.body, each.name)
             if seq == self.history.head + 1:
                 self._take(record, seq)
 
@@ -122,10 +174,11 @@ class Thread:
             self.history.add(record, seq)
         except (KeyError, TypeError, ValueError):
             return  # a record that is not as we write them: damaged (I-25)
-        for item in _references(record):
-            self.referenced.add(item["$m"])
-            if "as" in item:
-                self.words.name(item["$m"], item["as"].get("id"))
+        for part in _REFERRING:
+            for item in _references(record.get(part)):
+                self.referenced.add(item["$m"])
+                if "as" in item:
+                    self.words.name(item["$m"], item["as"].get("id"))
 
     def new_id(self) -> bytes:
         """An id for a message."""
@@ -134,7 +187,7 @@ class Thread:
 
 
 def _references(value: Any) -> Iterator[dict[str, Any]]:
-    """The messages that a record refers to."""
+    """The messages that a part of a record refers to."""
     if type(value) is dict:
         if "$m" in value:
             yield value

@@ -4,30 +4,37 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+
+from msgspec.structs import replace
 
 from holdfast.adapters.framework import names_of, sessions_under
 from holdfast.adapters.langgraph.thread import (
     STEPS_KEY,
+    Marks,
+    Recent,
     Thread,
     steps_key,
     words_key,
 )
 from holdfast.domain.entry import Draft
 from holdfast.domain.message import thaw
-from holdfast.engine.protocol import Refused, SessionState, Write
+from holdfast.engine.protocol import Commit, Refused, SessionState, Write
 from holdfast.errors import BadArgument, SessionEnded
 from holdfast.formats.langchain.steps import NAME as STEPS
 from holdfast.runtime.changes.end_session import end
 from holdfast.runtime.changes.erase import erase
-from holdfast.runtime.changes.open_session import open_session
+from holdfast.runtime.changes.open_session import open_session, successor
 from holdfast.runtime.live.session_log import SessionLog, speak
+from holdfast.runtime.open_store import OpenStore
 from holdfast.runtime.plans.plan import Plan, read, wait_for
 from holdfast.runtime.store import Store
 from holdfast.runtime.turns.running_turn import RunningTurn
 
 THREADS_MAX = 256
 """So many threads are kept in memory; one that was used longest ago is read again."""
+
+MARKS_MAX = 8192
+"""Of so many more it is known still what runs that may be on their way began from."""
 
 States = tuple[SessionState | None, SessionState | None]
 
@@ -40,7 +47,12 @@ class Threads:
         self.turns: dict[str, RunningTurn] = {}
         """The turns that runs of this process hold, by thread."""
         self._known: OrderedDict[str, Thread] = OrderedDict()
-        self._begun_anew: set[str] = set()
+        # Anybody may ask for threads that are never made: only the last ones are remembered.
+        self._begun_anew = Recent(MARKS_MAX)
+        self._marks: OrderedDict[str, Marks] = OrderedDict()
+        """Those of threads that are known no more, by the session of their steps."""
+        self._found_empty: OrderedDict[str, set[str]] = OrderedDict()
+        """Threads that runs of this process have begun before there were any, and where in them."""
         self._lock = threading.Lock()
 
     def known(self, thread_id: str) -> Thread | None:
@@ -56,9 +68,26 @@ class Threads:
         with self._lock:
             self._known.pop(thread_id, None)
 
+    def found_empty(self, thread_id: str, ns: str) -> None:
+        """A run begins in a thread that is not there yet. Another may be quicker to make it."""
+        with self._lock:
+            thread = self._known.get(thread_id)
+            if thread is None:
+                self._found_empty.setdefault(thread_id, set()).add(ns)
+                if len(self._found_empty) > MARKS_MAX:
+                    self._found_empty.popitem(last=False)
+                return
+        with thread.lock:
+            thread.marks.loaded.add((ns, None))
+
     def find(self, thread_id: str) -> Plan[Thread | None]:
         """The thread as it is now, up to date; None when there is none."""
-        steps, words = yield from read(partial(self._states, thread_id))
+        states = yield from read(partial(self._states, thread_id))
+        return (yield from self._found(thread_id, *states))
+
+    def _found(
+        self, thread_id: str, steps: SessionState | None, words: SessionState | None
+    ) -> Plan[Thread | None]:
         thread = self.known(thread_id)
         if thread is not None and thread.is_of(steps, words):
             if steps is not None and steps.head > thread.history.head:
@@ -66,30 +95,51 @@ class Threads:
             return thread
         self.forget(thread_id)
         if steps is None or words is None or steps.ended or words.ended:
-            self._begun_anew.add(thread_id)
+            self._begins_anew(thread_id)
             return None
         log = self.store._work.session_log
         thread = Thread(thread_id, words=log(words), steps=log(steps))
         if not (yield from read(partial(_belong_together, thread))):
             # The words were reset by themselves: what the steps say of them is over.
             yield from end(thread.steps_log, "its words were reset")
-            self._begun_anew.add(thread_id)
+            self._begins_anew(thread_id)
             return None
         yield from read(thread.catch_up)
         return self._remember(thread)
 
     def open(self, thread_id: str) -> Plan[Thread]:
         """The thread as it is now; made if there is none."""
-        thread = yield from self.find(thread_id)
-        while thread is None:
-            work = self.store._work
-            words = yield from open_session(work, words_key(thread_id))
-            steps = yield from open_session(work, steps_key(thread_id))
-            bond = steps.message(_bond(words.id), turn=None)
-            # Another process may be quicker; then the thread is the one it has made.
-            yield from steps.commit(Write(steps.id, (bond,), head=1))
-            thread = yield from self.find(thread_id)
-        return thread
+        while True:
+            states = yield from read(partial(self._states, thread_id))
+            thread = yield from self._found(thread_id, *states)
+            if thread is None:
+                thread = yield from self._made(thread_id, *states)
+            if thread is not None:
+                return thread
+
+    def _made(
+        self, thread_id: str, steps: SessionState | None, words: SessionState | None
+    ) -> Plan[Thread | None]:
+        """A new thread, its two sessions and their bond in one commit: killed at any moment, there is
+        all of it or nothing. None when it has to be looked at again.
+        """
+        work = self.store._work
+        if steps is not None and not steps.ended:
+            # What they were said of is over: when new words are there, `_found` ends them.
+            yield from open_session(work, words_key(thread_id))
+            return None
+        opening = yield from read(partial(_opening, work, thread_id, steps, words))
+        if opening is None:
+            return None
+        thread, commit = opening
+        outcome = yield from wait_for(work.engine.submit(commit))
+        if isinstance(outcome, Refused):
+            # Another process was quicker: the thread is the one that it has made.
+            return None
+        # All that is in it is known, unless something was carried into it.
+        if not thread.history.head:
+            yield from read(thread.catch_up)
+        return self._remember(thread)
 
     def is_over(self, thread_id: str) -> Plan[bool]:
         """Whether there was such a thread, and a run that is still on its way does not know that it
@@ -153,21 +203,62 @@ class Threads:
         steps = work.engine.current(work.tenant, steps_key(thread_id))
         return steps, work.engine.current(work.tenant, words_key(thread_id))
 
+    def _begins_anew(self, thread_id: str) -> None:
+        with self._lock:
+            self._begun_anew.add(thread_id)
+
     def _remember(self, thread: Thread) -> Thread:
         with self._lock:
             # Of two callers that have read it at once, both are to use the same one.
             known = self._known.get(thread.id)
             if known is not None and known.steps_log.id == thread.steps_log.id:
                 return known
+            thread.marks = self._marks.pop(thread.steps_log.id, thread.marks)
+            for ns in self._found_empty.pop(thread.id, ()):
+                thread.marks.loaded.add((ns, None))
             self._known[thread.id] = thread
             self._begun_anew.discard(thread.id)
             while len(self._known) > THREADS_MAX:
-                self._known.popitem(last=False)
+                _, oldest = self._known.popitem(last=False)
+                self._marks[oldest.steps_log.id] = oldest.marks
+            while len(self._marks) > MARKS_MAX:
+                self._marks.popitem(last=False)
             return thread
 
 
-def _bond(words_id: str) -> Any:
-    return speak({"kind": "thread", "words": words_id}, STEPS)
+def _opening(
+    work: OpenStore,
+    thread_id: str,
+    steps: SessionState | None,
+    words: SessionState | None,
+) -> tuple[Thread, Commit] | None:
+    """A thread that is to be made, in place of one that is over if there was one, and the commit that
+    makes it. None when somebody else is about to.
+    """
+    writes: list[Write] = []
+    is_bare = False
+    if words is not None and not words.ended:
+        # A turn was begun in it before there was any step.
+        words_log = work.session_log(words)
+    else:
+        made = successor(work, words, words_key(thread_id), "replaced")
+        if made is None:
+            return None
+        words_log = made.session
+        is_bare = len(made.opening.drafts) == 1
+        writes += [*made.closing, made.opening]
+    made = successor(work, steps, steps_key(thread_id), "replaced")
+    if made is None:
+        return None
+    steps_log = made.session
+    bond = speak({"kind": "thread", "words": words_log.id}, STEPS)
+    opened, *carried = made.opening.drafts
+    drafts = (opened, steps_log.message(bond, turn=None), *carried)
+    writes += [*made.closing, replace(made.opening, drafts=drafts)]
+    thread = Thread(thread_id, words=words_log, steps=steps_log)
+    if is_bare and not carried:
+        thread.words.head, thread.history.head = 1, len(drafts)
+    return thread, tuple(writes)
 
 
 def _belong_together(thread: Thread) -> bool:

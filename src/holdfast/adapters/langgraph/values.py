@@ -53,6 +53,9 @@ class Encoder:
     def encode(self, value: Any) -> Encoded:
         """The value as JSON data."""
         kind = type(value)
+        # Most values are these, and are done with after one look.
+        if kind is str or kind is bool or value is None:
+            return value
         if kind is list or kind is tuple:
             return [self.encode(item) for item in value]
         if kind is dict:

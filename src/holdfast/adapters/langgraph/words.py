@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from holdfast.adapters.langchain_payloads import (
     Typed,
-    body_of,
+    body_from,
     fingerprint,
     message_of,
+    payload_of,
 )
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.message import MessageNote, Spoken, freeze, thaw
@@ -34,6 +35,8 @@ class New(NamedTuple):
 
     id: bytes
     spoken: Spoken
+    name: Any
+    """The id that LangChain knows it by, if it has one."""
 
 
 class Words:
@@ -95,15 +98,14 @@ class Words:
         if entry.turn is not None and note.role == "assistant":
             self._turns[id] = entry.turn, note.partial
         if note.format == FORMAT:
-            self.add(id, payload, entry.body)
+            self.add(id, entry.body, payload["data"].get("id"))
         else:
             self._payloads[id] = _in_our_words(note, entry)
 
-    def add(self, id: str, payload: Payload, body: bytes) -> None:
+    def add(self, id: str, body: bytes, name: Any) -> None:
         """This message stands in the transcript."""
         self._payloads[id] = body
         self._by_body.setdefault(body, []).append(id)
-        name = payload["data"].get("id")
         if isinstance(name, str):
             self._by_name[name] = id
 
@@ -193,15 +195,17 @@ class Keeping:
 
     def keep(self, message: Any) -> Any:
         """The reference to this message; None where it is new and stays out of the transcript."""
-        seen = fingerprint(message)
+        payload = payload_of(message)
+        seen = fingerprint(payload)
         if seen is not None:
             found = self._words.other_wordings.get(seen) or self._known(
                 seen, message.id
             )
             if found is not None:
                 return found
-        payload, body = body_of(message, self._dumps)
-        found = self._known(body, message.id)
+        body = body_from(payload, seen, self._dumps)
+        # Where they are the same bytes, they were just looked for.
+        found = None if body is seen else self._known(body, message.id)
         if found is not None:
             return found
         other = self._words.reworded(payload)
@@ -234,7 +238,7 @@ class Keeping:
     def _store(self, payload: Payload, body: bytes) -> str:
         note = registry.get(FORMAT).note(payload)
         id = self._mint()
-        self.new.append(New(id, Spoken(note, body)))
+        self.new.append(New(id, Spoken(note, body), payload["data"].get("id")))
         self._added.setdefault(body, []).append(id.hex())
         self._met[body] += 1
         return id.hex()

@@ -81,6 +81,7 @@ class ClaimedRun:
         elif isinstance(event, AgentOutput):
             await self._end_message(event.response)
             self._made.update(call.tool_name for call in event.tool_calls)
+            # After the message with the calls is stored: now their tools may run.
             self._news.set()
         elif isinstance(event, ToolCallResult):
             blocks = event.tool_output.blocks
@@ -121,6 +122,7 @@ class ClaimedRun:
                 raise self._failure
             self._news.clear()
             await self._news.wait()
+        # Counted by name: a tool is not told which call it is run for.
         self._made[tool] -= 1
 
     def fail(self, error: BaseException) -> None:
@@ -158,6 +160,7 @@ class EventPump:
             await self._handler
         finally:
             pumping.cancel()
+            # Whoever has left reads no more of it: the model is not asked for the rest.
             if not self._handler.is_done():
                 await self._handler.cancel_run()
 
@@ -179,6 +182,7 @@ def with_stored_calls(agent: Any, run: ClaimedRun) -> Any:
     """
     agents = getattr(agent, "agents", None)
     if isinstance(agents, dict):
+        # A copy for this run: the program's own agent may be in other runs.
         clone = copy.copy(agent)
         clone.agents = {}
         for name, each in agents.items():

@@ -12,7 +12,8 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 
 from holdfast.adapters.framework import (
@@ -22,14 +23,18 @@ from holdfast.adapters.framework import (
     key_of,
     missing,
     names_of,
+    session_of,
     sessions_under,
     standing,
     store_of,
+    stored,
 )
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Call, Result
 from holdfast.errors import BadArgument, NotFound
 from holdfast.runtime.live.message import Message
+from holdfast.runtime.plans.plan import read
+from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
 
@@ -45,6 +50,7 @@ try:
         running,
         with_stored_calls,
     )
+    from holdfast.adapters.llama_index.whole_lists import in_one_go
 except ImportError as error:
     raise missing("llama_index", "llama-index") from error
 
@@ -81,6 +87,8 @@ class HoldfastChatStore(BaseChatStore):
         """
         with self.session(key).turn(take=[]) as turn:
             yield from turn.deliver(pieces)
+            # Only if all pieces were read: this line is not reached by a stream that is
+            # cut.
             turn.retract(WHOLE)
 
     async def astream(self, key: str, pieces: AsyncIterable[str]) -> AsyncIterator[str]:
@@ -135,15 +143,17 @@ class HoldfastChatStore(BaseChatStore):
         """
         payloads = _payloads(messages)
         session = self.session(key)
-        gone, new = _difference(_standing(session), payloads)
-        if new is None:
+        gone, rest = _difference(_standing(session), payloads)
+        if _has_moved(gone, rest):
             # Something was put between what is there, or has another place: that is a shape.
+            _show_again(session, payloads)
             session.record(payloads, format=FORMAT)
-            return
+            # What a shape can't say of equal messages is said by what is shown.
+            gone, rest = _difference(_standing(session), payloads)
         for message in gone:
             session.label(message.id, visible_to_model=False)
-        if new:
-            session.append_all(new, format=FORMAT)
+        if rest:
+            session.append_all(rest, format=FORMAT)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         run = _run_of(key)
@@ -151,6 +161,14 @@ class HoldfastChatStore(BaseChatStore):
             return self._said(self._found(key))
         found = _standing(run.session)
         return _closed([each for each in found if not run.leaves_out(each)])
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """As `get_messages`, on a thread of ours: it has a connection open."""
+        # Another thread does not know for whom it works.
+        if _run_of(key) is not None:
+            said: list[ChatMessage] = await super().aget_messages(key)
+            return said
+        return await arun(read(partial(self.get_messages, key)))
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         [payload] = _payloads([message])
@@ -160,6 +178,19 @@ class HoldfastChatStore(BaseChatStore):
         # A run's own session: its key may have been begun anew.
         session = self.session(key) if run is None else run.session
         session.append(payload, format=FORMAT)
+
+    async def async_add_message(self, key: str, message: ChatMessage) -> None:
+        """As `add_message`, on the event loop: of many at once, all wait for the same sync."""
+        [payload] = _payloads([message])
+        run = _run_of(key)
+        if run is not None and run.claims(payload):
+            return
+        if run is not None:
+            session = run.session
+        else:
+            opened = await session_of(self._store, _key(key))
+            session = self._known.remember(opened)
+        await asynchronous(session).append(payload, format=FORMAT)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Ends the key's session; the next message begins another. Its words are in the store until
@@ -212,7 +243,10 @@ class HoldfastChatStore(BaseChatStore):
         return given
 
     def _said(self, session: Session | None) -> list[ChatMessage]:
-        return [] if session is None else _closed(_standing(session))
+        if session is None:
+            return []
+        said = in_one_go(stored(session))
+        return _closed(_standing(session)) if said is None else said
 
 
 def _standing(session: Session) -> list[Message]:
@@ -280,7 +314,8 @@ def _begins_with(answer: Message, part: Message) -> bool:
 def _message(stored: Message) -> ChatMessage:
     payload = stored.payload if stored.format == FORMAT else None
     if payload is not None:
-        return ChatMessage.model_validate(payload)
+        with suppress(ValueError):
+            return ChatMessage.model_validate(payload)
     # Said by another program, erased or damaged: its words are what is left.
     role = stored.role if stored.role != "tool" else "user"
     return ChatMessage(role=role, content=stored.text)
@@ -288,20 +323,47 @@ def _message(stored: Message) -> ChatMessage:
 
 def _difference(
     stored: list[Message], payloads: list[Any]
-) -> tuple[list[Message], list[Any] | None]:
-    """What of the stored messages is not in the list any more, and what stands behind them in it;
-    None when the list is not made in this way.
+) -> tuple[list[Message], list[Any]]:
+    """What of the stored messages is not in the list any more, and what stands behind the others in
+    it.
     """
     gone = []
     at = 0
     for message in stored:
-        if at < len(payloads) and message.payload == payloads[at]:
+        if at < len(payloads) and _shown(message) == payloads[at]:
             at += 1
         else:
             gone.append(message)
-    rest = payloads[at:]
-    known = [message.payload for message in gone]
-    return gone, None if any(payload in known for payload in rest) else rest
+    return gone, payloads[at:]
+
+
+def _has_moved(gone: list[Message], rest: list[Any]) -> bool:
+    """Whether something comes later in the list that stood earlier: then it is not new."""
+    known = [_shown(message) for message in gone]
+    return any(payload in known for payload in rest)
+
+
+def _shown(message: Message) -> Any:
+    """A stored message as the list has it."""
+    return message.payload if message.format == FORMAT else _payload(_message(message))
+
+
+def _show_again(session: Session, payloads: list[Any]) -> None:
+    """What was taken out of the list and is in it again is shown again: `record` knows it, and leaves
+    it out of the view as long as its label says so.
+    """
+    stood = [_shown(message) for message in _standing(session)]
+    missing = []
+    for payload in payloads:
+        if payload in stood:
+            stood.remove(payload)
+        else:
+            missing.append(payload)
+    for message in reversed([*session.transcript()]):
+        hidden = message.labels.get("visible_to_model") is False
+        if hidden and message.payload in missing:
+            missing.remove(message.payload)
+            session.label(message.id, visible_to_model=True)
 
 
 def _key(key: str) -> str:
@@ -317,5 +379,9 @@ def _payloads(messages: Sequence[ChatMessage]) -> list[Any]:
             takes = "messages of LlamaIndex"
             given = kind_of(message)
             raise BadArgument(parameter="messages", takes=takes, given=given)
-        found.append(message.model_dump(mode="json"))
+        found.append(_payload(message))
     return found
+
+
+def _payload(message: ChatMessage) -> Any:
+    return message.model_dump(mode="json")

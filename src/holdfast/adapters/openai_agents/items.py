@@ -1,14 +1,17 @@
 """From what stands in a session to the items that the SDK is given."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.domain.message import Call, Image, Result, Text
 from holdfast.domain.repair import UNKNOWN_OUTCOME, StoredMessage
 from holdfast.runtime.live.message import Message
 
 Item = Any
 """An item of the Responses API: a dict, or whatever somebody has stored."""
 
+FORMAT = "openai.responses"
 _ANSWERS = ("function_call_output", "custom_tool_call_output", "computer_call_output")
 _CALLS = ("function_call", "custom_tool_call", "computer_call")
 
@@ -20,9 +23,62 @@ def items_of(seen: StoredMessage, payload: Any) -> list[Item]:
         message = Message(seen, turn=None)
         role = message.role if message.role in ("user", "assistant") else "assistant"
         return [{"role": role, "content": message.text}]
+    if seen.note.format != FORMAT:
+        return _of_another(Message(seen, turn=None), payload, seen.note.partial)
     if not isinstance(payload, list):
         return [payload]
     return _whole(payload) if seen.note.partial else payload
+
+
+def _of_another(message: Message, payload: Any, is_cut: bool) -> list[Item]:
+    """A message that is in another shape, as items: one of another program's, or a call's denial."""
+    if _is_plain(payload):
+        return [payload]
+    items: list[Item] = []
+    for part in message.parts:
+        if isinstance(part, Result):
+            named = {"call_id": part.call_id, "output": part.content}
+            items.append({"type": "function_call_output", **named})
+        elif isinstance(part, Call) and not is_cut:
+            said = {"name": part.name, "arguments": part.arguments}
+            items.append({"type": "function_call", "call_id": part.id, **said})
+    return _in_words(message) + items
+
+
+def _is_plain(payload: Any) -> bool:
+    """Whether a payload of a chat is an item as it is."""
+    if not isinstance(payload, dict) or set(payload) != {"role", "content"}:
+        return False
+    return isinstance(payload["content"], str) and payload["role"] != "tool"
+
+
+def _in_words(message: Message) -> list[Item]:
+    """What a message says and shows, as one item."""
+    words = [part.text for part in message.parts if isinstance(part, Text)]
+    pictures = [part.url for part in message.parts if isinstance(part, Image)]
+    if message.role == "assistant" or not pictures:
+        role = message.role if message.role == "assistant" else "user"
+        said = "".join(words)
+        return [{"role": role, "content": said}] if said else []
+    content = [{"type": "input_text", "text": each} for each in words if each]
+    content += [{"type": "input_image", "image_url": each} for each in pictures]
+    return [{"role": "user", "content": content}]
+
+
+def answered_once(items: list[Item], denials: list[Item]) -> list[Item]:
+    """These items without the denials of calls that the SDK has answered itself since."""
+    open_calls: Counter[Any] = Counter()
+    for item in items:
+        if is_call(item):
+            open_calls[item["call_id"]] += 1
+        elif isinstance(item, dict) and item.get("type") in _ANSWERS:
+            open_calls[item.get("call_id")] -= 1
+    gone = []
+    for denial in denials:
+        if open_calls[denial["call_id"]] < 0:
+            open_calls[denial["call_id"]] += 1
+            gone.append(id(denial))
+    return [item for item in items if id(item) not in gone]
 
 
 def _whole(items: list[Item]) -> list[Item]:
@@ -35,6 +91,7 @@ def _whole(items: list[Item]) -> list[Item]:
         is_done = item.get("status") == "completed"
         if is_done or is_signed or item.get("type") == "message":
             kept.append(item)
+    # The API refuses reasoning without the item that it led to.
     while kept and kept[-1].get("type") == "reasoning":
         kept.pop()
     return [item for item in kept if item.get("content") != []]

@@ -7,28 +7,35 @@ in the one that it has read, and what it stores after somebody else has cleared 
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from holdfast.adapters.framework import (
     GivenStore,
     asynchronous,
     key_of,
+    session_of,
     store_of,
     stored,
 )
 from holdfast.adapters.openai_agents.items import (
+    FORMAT,
     Item,
+    answered_once,
     closed,
     items_of,
     unanswered,
     without_strays,
 )
-from holdfast.adapters.openai_agents.run import FORMAT, StreamedRun
+from holdfast.adapters.openai_agents.run import ReadRun, StreamedRun
 from holdfast.domain.arguments import kind_of
-from holdfast.domain.message import Usage
+from holdfast.domain.message import Usage, may_have_halves, without_halves
 from holdfast.errors import BadArgument
 from holdfast.runtime.live.message import payload_of
+from holdfast.runtime.plans.plan import read
+from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.session import Session
 
 try:
@@ -69,7 +76,7 @@ class HoldfastSession:
         self.session_settings = coerce_session_settings(given_settings)
         self.store = store_of(store)
         self._bound: Session | None = None
-        self._runs: dict[int, StreamedRun | Session] = {}
+        self._runs: dict[int, StreamedRun | ReadRun] = {}
 
     async def get_items(
         self, limit: int | None = None, *, wrapper: Any = None
@@ -77,7 +84,10 @@ class HoldfastSession:
         """The latest `limit` items, or all of them, oldest first."""
         wanted = resolve_session_limit(limit, self.session_settings)
         session = await self._reading(wrapper)
-        items = await asyncio.to_thread(_items, session)
+        # The runner says which run asks: that one will send them. By a thread of ours: it has a
+        # connection open.
+        reading = partial(_items, session, to_send=wrapper is not None)
+        items = await arun(read(reading))
         if wanted is None or wanted < 0:
             return items
         return items[len(items) - min(wanted, len(items)) :]
@@ -91,7 +101,9 @@ class HoldfastSession:
         if isinstance(run, StreamedRun):
             await run.add(items)
         elif items:
-            session = run or await self._current()
+            if run is not None:
+                run.given += items
+            session = await self._current() if run is None else run.session
             await asynchronous(session).append_all(items, format=FORMAT)
 
     async def pop_item(self, *, wrapper: Any = None) -> Item | None:
@@ -102,6 +114,7 @@ class HoldfastSession:
             if found is None:
                 return None
             message, items = found
+            # The transcript keeps what was said: it leaves the view.
             await asynchronous(session).label(message, visible_to_model=False)
             if items:
                 # A response of several items stands again without its last one.
@@ -117,38 +130,62 @@ class HoldfastSession:
         self._bound = await asyncio.to_thread(
             self.store.reset, self.session_id, reason="clear_session"
         )
-        if wrapper is not None and isinstance(self._runs.get(id(wrapper)), Session):
-            self._runs[id(wrapper)] = self._bound
+        run = self._runs.get(id(wrapper)) if wrapper is not None else None
+        if isinstance(run, ReadRun):
+            run.session = self._bound
 
     def stream(
         self, result: Any, *, event_id: str | int | None = None
     ) -> AsyncIterator[Any]:
         """The events of a streamed run, each after it is stored: what is shown from them is there
         after a kill. Call it right after `Runner.run_streamed`: the run then is one turn of the
-        session, which waits for those of other processes.
+        session, which waits for those of other processes. A stream that is closed or dropped, also
+        before its first event, cancels the run. A run is streamed once.
 
         `event_id` is your name for the request: the same one again raises `AlreadyAccepted`.
         """
-        wrapper = result.context_wrapper
-        run = StreamedRun(self.store, self.session_id, event_id)
-        self._runs[id(wrapper)] = run
+        run = self._streamed_run(result, event_id)
+        self._runs[id(result.context_wrapper)] = run
         run.listen(result._event_queue)
-        return self._streamed(result, run)
+        if result.run_loop_task is not None:
+            # Who never reads to the end has the turn wait for nobody.
+            result.run_loop_task.add_done_callback(lambda task: _ended(result, run))
+        events = self._streamed(result, run)
+        # Up to its first `yield`, which waits for nothing: whoever leaves a generator
+        # that has not begun would leave the turn open.
+        with suppress(StopIteration):
+            events.asend(None).send(None)
+        return events
 
-    async def _streamed(self, result: Any, run: StreamedRun) -> AsyncIterator[Any]:
+    def _streamed_run(self, result: Any, event_id: str | int | None) -> StreamedRun:
+        read = self._runs.get(id(result.context_wrapper))
+        if isinstance(read, StreamedRun):
+            takes = "a run that is not streamed yet"
+            raise BadArgument(
+                parameter="result", takes=takes, given="one that is streamed already"
+            )
+        if event_id is not None and read is not None and read.given:
+            # Its request is stored by now, without that name.
+            result.cancel()
+            takes = "a run that was just made: call `stream` right after `run_streamed`"
+            raise BadArgument(
+                parameter="result", takes=takes, given="one that is under way"
+            )
+        return StreamedRun(self.store, self.session_id, event_id, read)
+
+    async def _streamed(self, result: Any, run: StreamedRun) -> AsyncGenerator[Any]:
         try:
+            yield
             async for event in result.stream_events():
                 await run.wait_for(event)
                 yield event
-            if result.interruptions:
-                await run.wait_for_approval(_calls(result.interruptions))
         except BaseException as error:
             # Who left is not waiting for the rest: the model is not asked for more.
             result.cancel()
-            await run.leave(error)
+            await run.end([], error)
             raise
         else:
-            await run.leave(None)
+            await run.end(_calls(result.interruptions), _cancellation(result))
         finally:
             self._runs.pop(id(result.context_wrapper), None)
 
@@ -209,54 +246,76 @@ class HoldfastSession:
     async def _reading(self, wrapper: Any) -> Session:
         """The session to read: that of the run, or the key's current one."""
         if wrapper is None:
-            self._bound = await asyncio.to_thread(self.store.session, self.session_id)
+            self._bound = await session_of(self.store, self.session_id)
             return self._bound
         run = self._runs.get(id(wrapper))
         if isinstance(run, StreamedRun):
             return await run.begin()
         if run is None:
-            run = await asyncio.to_thread(self.store.session, self.session_id)
-            self._bind(wrapper, run)
-        return run
+            session = await session_of(self.store, self.session_id)
+            # A stream may have been asked for meanwhile: the run is its turn then.
+            run = self._runs.get(id(wrapper))
+            if isinstance(run, StreamedRun):
+                return await run.begin()
+            run = run or self._bind(wrapper, session)
+        return run.session
 
     async def _writing(self, wrapper: Any) -> Session:
         run = self._runs.get(id(wrapper)) if wrapper is not None else None
         if isinstance(run, StreamedRun):
             return await run.begin()
-        return run or await self._current()
+        return await self._current() if run is None else run.session
 
     async def _current(self) -> Session:
         if self._bound is None:
-            self._bound = await asyncio.to_thread(self.store.session, self.session_id)
+            self._bound = await session_of(self.store, self.session_id)
         return self._bound
 
-    def _bind(self, wrapper: Any, session: Session) -> None:
+    def _bind(self, wrapper: Any, session: Session) -> ReadRun:
         """Remembers which session a run has read, for as long as its context lives."""
         name, runs = id(wrapper), self._runs
-        runs[name] = session
+        runs[name] = run = ReadRun(session)
+        # An id is used again once its object is gone: then it must not mean this run
+        # any more.
         weakref.finalize(wrapper, runs.pop, name, None)
+        return run
 
 
-def _items(session: Session) -> list[Item]:
+def _items(session: Session, *, to_send: bool) -> list[Item]:
     """What stands in a session, as items."""
     items: list[Item] = []
+    denials: list[Item] = []
     is_damaged, in_turns = False, False
     for seen in stored(session):
         payload = payload_of(seen)
         is_damaged = is_damaged or payload is None
         in_turns = in_turns or seen.turn is not None
-        if type(payload) is dict:
+        if to_send and may_have_halves(seen.body):
+            # The client can't send half of a character: no run would ever get further.
+            payload = without_halves(payload)
+        if type(payload) is dict and seen.note.format == FORMAT:
             items.append(payload)  # as nearly all are
-        else:
-            items += items_of(seen, payload)
-    # A call that was stored outside a turn is its caller's: it may be answered any time.
+            continue
+        said = items_of(seen, payload)
+        items += said
+        if seen.note.format != FORMAT:
+            denials += [item for item in said if "output" in item]
+    if denials:
+        items = answered_once(items, denials)
     if in_turns and unanswered(items):
-        unknown = []
-        for call in session.calls():
-            if call.state == "unknown" and call.turn is not None:
-                unknown.append(call.call_id)
-        items = closed(items, unknown)
+        items = closed(items, _unknown(session))
     return without_strays(items) if is_damaged else items
+
+
+def _unknown(session: Session) -> list[str]:
+    """The calls whose outcome nobody knows."""
+    unknown = []
+    for call in session.calls():
+        # One that was stored outside a turn is its caller's: it may be answered any
+        # time.
+        if call.state == "unknown" and call.turn is not None:
+            unknown.append(call.call_id)
+    return unknown
 
 
 def _last(session: Session) -> tuple[str, list[Item]] | None:
@@ -278,3 +337,20 @@ def _calls(interruptions: list[Any]) -> list[tuple[str, str, Any]]:
         arguments = said.get("arguments") or "{}"
         found.append((said.get("call_id") or said["id"], said["name"], arguments))
     return found
+
+
+def _cancellation(result: Any) -> BaseException | None:
+    """What ended a run that was cancelled."""
+    task = result.run_loop_task
+    if task is not None and task.done() and task.cancelled():
+        return asyncio.CancelledError()
+    return None
+
+
+def _ended(result: Any, run: StreamedRun) -> None:
+    """Ends the turn of a run that is over. Whoever still reads it finds that done."""
+    task = result.run_loop_task
+    error = _cancellation(result)
+    if error is None and task.done():
+        error = task.exception()
+    run.ended(_calls(result.interruptions), error)

@@ -15,11 +15,11 @@ DEFERRED = "pydantic_ai_deferred"
 """The label of a response some of whose calls get their results from elsewhere: their ids."""
 
 
-def history_of(session: Session) -> list[Any]:
-    """What stands in a session, as the framework's messages."""
+def history_of(session: Session, *, to_send: bool = False) -> list[Any]:
+    """What stands in a session, as the framework's messages; `to_send`: as a client can send them."""
     messages = in_one_go(stored(session))
     if messages is None:
-        messages = messages_of(standing(session))
+        messages = messages_of(standing(session), to_send=to_send)
     return _closed(session, messages)
 
 
@@ -40,6 +40,8 @@ def _closed(session: Session, messages: list[Any]) -> list[Any]:
             waiting.add(call.call_id)
     if is_open & waiting:
         return messages
+    # `repair_messages` closes the calls of a run that was interrupted; this marks it as
+    # one.
     mark = ModelRequest(parts=[], state="interrupted")
     return [*messages[:place], *repair_messages([*messages[place:], mark])]
 

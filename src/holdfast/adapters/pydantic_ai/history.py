@@ -38,6 +38,7 @@ class HoldfastHistory(AbstractCapability[Any]):
             takes = "a session of a store"
             given = kind_of(session)
             raise BadArgument(parameter="session", takes=takes, given=given)
+        # A handle of its own: what one remembers of its last list is one caller's.
         self.session = Session(session._log)
         self.id = "holdfast_history"
         self._event_id: str | None = None
@@ -99,6 +100,7 @@ class HoldfastHistory(AbstractCapability[Any]):
         return capabilities[-1]
 
     async def for_run(self, ctx: Any) -> "HoldfastHistory":
+        # A capability belongs to an agent, whose runs may overlap: each has its own.
         running = copy.copy(self)
         running._run = HistoryRun(self.session, ctx.run_id, self._event_id)
         return running
@@ -147,6 +149,24 @@ class HoldfastHistory(AbstractCapability[Any]):
         if ctx.tool_call_approved:
             await self._run.use_approval(call)
         return args
+
+    async def wrap_tool_execute(
+        self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        """What a tool answers is noted: `run_stream` tells it to nobody."""
+        assert self._run is not None
+        try:
+            answer = await handler(args)
+        except Exception as error:
+            self._run.outcomes.note_failure(call, error)
+            raise
+        self._run.outcomes.note(call, answer)
+        return answer
+
+    async def before_node_run(self, ctx: Any, *, node: Any) -> Any:
+        assert self._run is not None
+        self._run.outcomes.note_node(node)
+        return node
 
 
 def _named(messages: Sequence[Any]) -> list[Named]:

@@ -75,6 +75,7 @@ class KeptWords:
         self.lock = threading.RLock()
         self._messages: list[Message] = []
         self._known: dict[tuple[bytes, int], int] = {}
+        self._known_to = 0
         self._last: list[tuple[Any, int]] = []
         self._head = 0
 
@@ -85,11 +86,17 @@ class KeptWords:
             head = self.log.state().head
             for message in Session(self.log).transcript(after=self._head):
                 head = max(head, message.seq)
-                payload = message.payload if message.format == FORMAT else None
-                if payload is not None:
-                    self._know(payload, len(self._messages))
                 self._messages.append(message)
             self._head = head
+
+    def _know_all(self) -> None:
+        """Finds out what the messages say: for those who store some more, and not for readers."""
+        while (place := self._known_to) < len(self._messages):
+            message = self._messages[place]
+            payload = message.payload if message.format == FORMAT else None
+            if payload is not None:
+                self._know(payload, place)
+            self._known_to = place + 1
 
     def _know(self, payload: Record, place: int) -> None:
         digest, number = sha256(freeze(payload)).digest(), 0
@@ -100,6 +107,7 @@ class KeptWords:
     def placed(self, messages: Sequence[Any]) -> NewWords:
         """Where these messages are, and where those that are new will be."""
         with self.lock:
+            self._know_all()
             same = self._same(messages)
             places = [place for _, place in self._last[:same]]
             used = set(places)
@@ -120,6 +128,8 @@ class KeptWords:
             if known is not message:
                 break
             count += 1
+        # The last ones are compared by what they say: the harness may have changed them
+        # in place.
         return max(0, min(count, len(self._last) - CHANGES))
 
     def _place(self, payload: Record, used: set[int]) -> int | None:

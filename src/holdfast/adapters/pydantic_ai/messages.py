@@ -12,8 +12,9 @@ from pydantic_ai.messages import (
     ModelResponse,
 )
 
+from holdfast.adapters.framework import bodies_of
 from holdfast.domain.arguments import kind_of
-from holdfast.domain.message import Call, Result, Text
+from holdfast.domain.message import Call, Result, Text, without_halves
 from holdfast.domain.repair import StoredMessage
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
@@ -107,13 +108,19 @@ def payloads_of(messages: Any) -> list[dict[str, Any]]:
     return [_brief(payload) for payload in dumped]
 
 
-def messages_of(stored: Iterable[Message]) -> list[Any]:
-    """What stands in a session, as the framework's messages; nothing is repaired."""
+def messages_of(stored: Iterable[Message], *, to_send: bool = False) -> list[Any]:
+    """What stands in a session, as the framework's messages; nothing is repaired. `to_send`: without
+    halves of characters.
+    """
     said = list(stored)
     found = in_one_go([message._seen for message in said])
     if found is not None:
         return found
     payloads = [_payload(message) for message in said]
+    if to_send:
+        # The client can't send half of a character: no run would ever get further. (What has one
+        # can't be read in one go.)
+        payloads = without_halves(payloads)
     _name_results(payloads)
     try:
         found = ModelMessagesTypeAdapter.validate_python(payloads)
@@ -129,12 +136,9 @@ def in_one_go(stored: Sequence[StoredMessage]) -> list[Any] | None:
     """Messages that are all the framework's own, from their bytes; None where one is not, or
     can't be read.
     """
-    bodies = []
-    for each in stored:
-        note = each.note
-        if note.format != FORMAT or note.erased or note.origin == "unreadable":
-            return None
-        bodies.append(each.body)
+    bodies = bodies_of(stored, FORMAT)
+    if bodies is None:
+        return None
     try:
         found: list[Any] = ModelMessagesTypeAdapter.validate_json(
             b"[" + b",".join(bodies) + b"]"

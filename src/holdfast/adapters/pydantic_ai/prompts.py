@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
 
 
 def with_prompts_joined(messages: Sequence[Any]) -> list[Any] | None:
-    """These messages with neighbouring prompts made one, in copies; None when there are none."""
+    """These messages with neighbouring prompts made one, in copies; None when there are none. A response
+    that was cut off before it said anything does not part two prompts.
+    """
+    messages = _without_silence(messages)
     found: list[Any] = []
     last: UserPromptPart | None = None
     is_changed = False
@@ -32,6 +35,35 @@ def with_prompts_joined(messages: Sequence[Any]) -> list[Any] | None:
             last = None
         found.append(message)
     return found if is_changed else None
+
+
+def _without_silence(messages: Sequence[Any]) -> list[Any]:
+    """These messages without the responses between two prompts that say nothing."""
+    found: list[Any] = []
+    silent: list[Any] = []
+    for message in messages:
+        if _says_nothing(message):
+            silent.append(message)
+            continue
+        if not (found and _is_prompt(found[-1], -1) and _is_prompt(message, 0)):
+            found += silent
+        silent = []
+        found.append(message)
+    return found + silent
+
+
+def _says_nothing(message: Any) -> bool:
+    if not isinstance(message, ModelResponse):
+        return False
+    return all(
+        isinstance(part, TextPart) and not part.content for part in message.parts
+    )
+
+
+def _is_prompt(message: Any, place: int) -> bool:
+    """Whether the first or the last part of a message is a prompt."""
+    parts = message.parts if isinstance(message, ModelRequest) else ()
+    return bool(parts) and isinstance(parts[place], UserPromptPart)
 
 
 def _take_last_part(found: list[Any]) -> None:

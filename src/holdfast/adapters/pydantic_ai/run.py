@@ -24,6 +24,7 @@ from holdfast.adapters.pydantic_ai.messages import (
     payloads_of,
     plain_of,
 )
+from holdfast.adapters.pydantic_ai.outcomes import Outcomes
 from holdfast.domain.entry import Labelled
 from holdfast.domain.message import Spoken
 from holdfast.errors import HoldfastError
@@ -66,10 +67,13 @@ class HistoryRun:
         self._before: list[Any] | None = None
         """What the run went on from."""
         self._is_reshaped = False
+        self.outcomes = Outcomes()
         self._lock = asyncio.Lock()
 
     async def around(self, ctx: Any, handler: Any) -> Any:
         """Does the run in a turn."""
+        # Before the turn as well: for a request that is known, nobody waits for the
+        # session.
         await self._refuse_known()
         async with asynchronous(self._session).turn(format=FORMAT) as turn:
             self._turn = turn
@@ -80,20 +84,27 @@ class HistoryRun:
             except BaseException:
                 # What the run had by then; its own error says what went wrong.
                 with contextlib.suppress(HoldfastError):
-                    await self.store(self._live)
+                    await self._store_the_rest()
                 raise
             return result
+
+    async def _as_stored(self) -> list[Any]:
+        """The history as it was stored, which may have what can't be sent."""
+        found: list[Any] = await arun(read(partial(history_of, self._session)))
+        return found
 
     async def _begin(self, ctx: Any) -> None:
         # Again, now that nobody else is in the session.
         await self._refuse_known()
         given = list(ctx.messages)
-        looking = partial(history_of, self._session)
+        looking = partial(history_of, self._session, to_send=True)
         history = await arun(read(looking))
-        if given and given != history:
+        # The caller has brought a history of its own: the session is to show that one.
+        if given and given != history and given != await self._as_stored():
             payloads = payloads_of(given)
             await asynchronous(self._session).record(payloads, format=FORMAT)
             history = await arun(read(looking))
+        # In place: this list is the run's own.
         ctx.messages[:] = history
         self._live = ctx.messages
 
@@ -112,10 +123,17 @@ class HistoryRun:
             own: list[Any] = []
             before: list[Any] = []
             for message in live:
-                (own if message.run_id == self._run_id else before).append(message)
+                if message.run_id == self._run_id:
+                    own.append(message)
+                else:
+                    before.append(message)
             if own:
                 self._look_at(before)
                 await self._store(own)
+
+    async def _store_the_rest(self) -> None:
+        known = self.outcomes.known(self._live)
+        await self.store(self._live if known is None else [*self._live, known])
 
     def _look_at(self, before: list[Any]) -> None:
         """Whether something was taken out of, or put into, what the run went on from."""
@@ -164,7 +182,10 @@ class HistoryRun:
             ids = yield from store_messages(work, spoken)
         else:
             ids = yield from self._swapped(work, spoken, gone, event)
-        self._early, self._event_id = [], None if payloads else self._event_id
+        self._early = []
+        if payloads:
+            # The first message of the run has it.
+            self._event_id = None
         work.spoke_last = COMPLETED
         return ids
 
@@ -241,6 +262,7 @@ class HistoryRun:
         """
         self._answered.add(part.tool_call_id)
         calls = {call.tool_call_id for call in _last_calls(ctx.messages)}
+        # The last one: the run has them all in one request now.
         if calls <= self._answered:
             return
         async with self._lock:
@@ -266,6 +288,9 @@ class HistoryRun:
 
     async def _finish(self, result: Any) -> None:
         messages = result.all_messages()
+        closing = self.outcomes.closing(messages, result.output)
+        if closing is not None:
+            messages = [*messages, closing]
         await self.store(messages)
         if self._is_reshaped:
             payloads = payloads_of(messages)

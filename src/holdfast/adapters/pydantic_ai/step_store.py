@@ -142,6 +142,8 @@ class HoldfastStepStore:
     def _register(self, record: Record) -> Plan[None]:
         run = yield from self._run(record["run_id"])
         writes = [_write(run.log, record, "registered")]
+        # In the same commit, beside what they belong to: so they are listed without
+        # looking through all runs.
         for name in ("conversation", "parent_run"):
             of = record.get(f"{name}_id")
             if of is not None:
@@ -320,6 +322,7 @@ def _record(kind: str, value: Any) -> Record:
 
 
 _readers: dict[Any, TypeAdapter[Any]] = {}
+"""Kept: to make one takes longer than to read a thousand messages."""
 
 
 def _made(kind: type[T], record: Record) -> T:
@@ -329,7 +332,9 @@ def _made(kind: type[T], record: Record) -> T:
     said.pop("words", None)
     if "event" in said:
         said["kind"] = said.pop("event")
-    reader = _readers.setdefault(kind, TypeAdapter(kind))
+    reader = _readers.get(kind)
+    if reader is None:
+        reader = _readers[kind] = TypeAdapter(kind)
     made: T = reader.validate_python(said)
     return made
 

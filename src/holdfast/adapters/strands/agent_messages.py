@@ -91,6 +91,8 @@ class AgentMessages:
         """
         run(settle_to_read(self._log))
         log = self._log.log()
+        # A first load begins with the last compaction. Places are counted from the
+        # first message.
         if log.since > 1:
             log = self._log.history()
         with self._log.lock:
@@ -99,6 +101,8 @@ class AgentMessages:
             for seen in log.natural:
                 is_out = seen.id in log.hidden or seen.seq in gone
                 if not is_out and seen.note.origin != "summary":
+                    # In the words that the view has, which for a redacted message are
+                    # not those that were said.
                     found.append(log.worded(seen))
         return [seen for seen in found if self._says_something(seen)]
 

@@ -13,6 +13,7 @@ from holdfast.adapters.framework import asynchronous
 from holdfast.adapters.strands.agent_messages import AgentMessages, Record
 from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound
 from holdfast.formats.frameworks.strands import NAME, message_of
+from holdfast.formats.reading import fields, text
 from holdfast.runtime.live.session_log import speak
 from holdfast.runtime.plans.plan import Plan, read, run
 from holdfast.runtime.plans.plan_asyncio import arun
@@ -127,6 +128,11 @@ class InvocationTurn:
     def _close(self, stream: PushStream, record: Record) -> None:
         """What was shown is in the journal; its whole message takes its place."""
         opened = stream._open
+        if _words(record) != self.shown:
+            # Cancelled: Strands says more than its model did, which has to be shown, too.
+            final = {"final": record}
+            opened.begin(stream, final)
+            run(opened.push(final))
         with opened.stream.lock:
             assembly = opened.stream._assembly
             for chunk in self._facts:
@@ -158,6 +164,11 @@ class InvocationTurn:
         except BaseException:
             work.hand_over()
             raise
+
+
+def _words(record: Record) -> str:
+    blocks = message_of(record).get("content") or ()
+    return "".join(text(fields(block).get("text")) for block in blocks)
 
 
 def _accepted(work: RunningTurn, record: Record, event_id: str) -> Plan[None]:

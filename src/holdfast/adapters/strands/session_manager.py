@@ -93,6 +93,8 @@ class HoldfastSessionManager(RepositorySessionManager):
         run = await InvocationTurn.begin(messages, event_id)
         try:
             self._repository.runs[self.session_id, agent.agent_id] = run
+            # On a thread: Strands' own manager, which does the reading, waits for the
+            # store.
             await asyncio.to_thread(self._catch_up, run, agent, event.messages)
             run.event_id = event_id
         except BaseException as error:

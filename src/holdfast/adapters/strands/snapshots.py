@@ -32,6 +32,8 @@ def taken_apart(data: bytes) -> Snapshot | None:
     """The snapshot that these bytes are; None when they are none, or would come back otherwise."""
     try:
         snapshot = fields(json.loads(data))
+        # What is read has to have the bytes that were written, so only what is worded
+        # as Strands words it can be taken apart.
         is_same = worded(snapshot) == data
     except (ValueError, RecursionError):
         return None

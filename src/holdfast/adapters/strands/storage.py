@@ -99,6 +99,7 @@ class HoldfastStorage(Storage):
     def _messages(self, key: str) -> StoredMessages:
         session = self._handles.open(key)
         with self._lock:
+            # They are only a memory: what is dropped is read again.
             if len(self._stored) > STORED_MAX:
                 self._stored.clear()
             known = self._stored.get(session.id)
@@ -145,6 +146,8 @@ class HoldfastStorage(Storage):
         while page := work.engine.under(work.tenant, first, after=after, limit=PAGE):
             for state in page:
                 after = state.key or ""
+                # With its first entry alone, a session was opened and nothing written
+                # to it.
                 if state.head > 1:
                     found.append(unquote(after.split(":", 1)[1]))
         return found
