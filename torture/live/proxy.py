@@ -8,8 +8,7 @@ agent was sent is stored, once, every prompt is there once, and the context is v
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,45 +18,23 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
 
 import holdfast  # noqa: E402
 from holdfast.testing.providers import check  # noqa: E402
-from openviking_server import Served  # noqa: E402
-from servers import free_port  # noqa: E402
-from torture.live.proxied.agents import AGENTS, Agent, until  # noqa: E402
+from torture.live.proxied import forks  # noqa: E402
+from torture.live.proxied.agents import AGENTS, until  # noqa: E402
+from torture.live.proxied.stage import (  # noqa: E402
+    APPLE,
+    HALF,
+    PEAR,
+    PLUM,
+    Stage,
+    killed_in_an_answer,
+    said_by_model,
+    staged,
+)
 from torture.live.table import Outcome, Row  # noqa: E402
 from torture.systems.judging import Trouble  # noqa: E402
-from torture.systems.scripted import Scripted, do  # noqa: E402
+from torture.systems.scripted import do  # noqa: E402
 
 INSTALL: tuple[str, ...] = ()
-HALF = "It is almost"
-PEAR, PLUM, APPLE = "Is the pear ripe?", "And the plum?", "And the apple?"
-
-
-class Proxy(Served):
-    """`holdfast proxy`, at one address, however often it is killed."""
-
-    COMMAND = "proxy"
-
-    def __init__(self, store: Path, upstream: str) -> None:
-        super().__init__(store, "--upstream", upstream, key="")
-        self._command[self._command.index("--port") + 1] = str(free_port())
-
-
-class Between:
-    """The model, at the address of whatever stands before it."""
-
-    def __init__(self, model: Scripted, url: str) -> None:
-        self._model, self.url = model, url
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-
-class Stage:
-    """An agent, its model and, if there is one, the proxy between them."""
-
-    def __init__(self, agent: Agent, model: Scripted, proxy: Proxy | None, store: Path) -> None:
-        self.agent, self.model, self.proxy, self.store = agent, model, proxy, store
-
-
 Scene = Callable[[Stage], None]
 
 
@@ -73,29 +50,7 @@ def agent_killed(stage: Stage) -> None:
 
 
 def proxy_killed(stage: Stage) -> None:
-    """The agent tries again by itself; without a proxy, it is the model that hangs up."""
-    if stage.proxy is None:
-        process = stage.agent.begin(f"{PLUM} {do({'cut': HALF})}")
-        process.communicate()
-        return
-    process = stage.agent.begin(f"{PLUM} {do({'hold': HALF})}")
-    until(stage.model.halfway.is_set, process)
-    _until_shown(stage.store)
-    stage.proxy.kill()
-    stage.model.go_on.set()
-    stage.proxy.start()
-    process.communicate()
-
-
-def _until_shown(store: Path) -> None:
-    """Waits until the words are in the store: then the agent is being shown them."""
-    with holdfast.open(store) as opened:
-        [running] = opened.sessions(state="running")
-        said = ""
-        for event in opened.get(running.id).follow():
-            said += event.text or "" if event.kind == "chunk" else ""
-            if HALF in said:
-                return
+    killed_in_an_answer(stage, PLUM, stage.agent.begin)
 
 
 SCENES: dict[str, Scene] = {
@@ -113,16 +68,12 @@ def rows(environment: Path) -> Iterable[Row]:
     for make in AGENTS:
         for name, scene in SCENES.items():
             yield Row(f"{make.name}: {name}", partial(_play, environment, make, scene))
+    yield from forks.rows(environment)
 
 
 def _play(environment: Path, make: type[Any], scene: Scene, folder: Path, served: bool) -> Outcome:
-    store = folder / "agents.db"
-    make.prepare(environment / make.name)
-    with Scripted() as model, _between(model, store, served) as (seen, proxy):
-        (folder / "agent").mkdir()
-        agent = make(folder / "agent", seen)
-        agent.environment = environment / make.name
-        stage = Stage(agent, model, proxy, store)
+    with staged(environment, make, folder, served) as stage:
+        agent, model = stage.agent, stage.model
         try:
             looked = {"text": "Looking.", "tools": [agent.tool]}
             agent.say(f"{PEAR} {do(looked, {'text': 'It is ripe.'})}")
@@ -135,26 +86,9 @@ def _play(environment: Path, make: type[Any], scene: Scene, folder: Path, served
         sent = [body for _, body in model.requests]
     if served:
         given = sum(HALF in json.dumps(model.step(body)) for body in sent)
-        return _kept(store, agent.format, given)
-    is_there = any(HALF in _said_by_model(body) for body in sent[before:])
+        return _kept(stage.store, agent.format, given)
+    is_there = any(HALF in said_by_model(body) for body in sent[before:])
     return Outcome(HALF, "all of it" if is_there else "nothing", None, is_there)
-
-
-def _said_by_model(body: dict[str, Any]) -> str:
-    """What a request has of the model's own words."""
-    messages = body.get("messages") or body.get("input") or []
-    return json.dumps([each for each in messages if each.get("role") == "assistant"])
-
-
-@contextmanager
-def _between(model: Scripted, store: Path, served: bool) -> Iterator[tuple[Any, Proxy | None]]:
-    if not served:
-        yield model, None
-        return
-    with Proxy(store, model.url) as proxy:
-        yield Between(model, f"http://127.0.0.1:{proxy.port}"), proxy
-        if proxy.process is not None and proxy.process.poll() is None:
-            proxy.end()
 
 
 def _kept(store: Path, format: str, given: int) -> Outcome:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -372,6 +373,24 @@ class TestAnswers:
         with pytest.raises(EventTooLarge):
             for _ in range(20):
                 reader.feed(b"data: " + b"x" * 100 + b"\n")
+
+    def test_a_large_event_is_not_copied_for_each_of_its_pieces(self) -> None:
+        reader, piece, count, made = EventReader(""), b"x" * 65_536, 64, 0
+        reader.feed(b"data: ")
+        tracemalloc.start()
+        try:
+            for _ in range(count):
+                tracemalloc.reset_peak()
+                before, _ = tracemalloc.get_traced_memory()
+                assert reader.feed(piece) == ([], b"")
+                made += tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+        # Twice what was fed, and room; a copy for each piece makes half of its square.
+        assert made < 8 * count * len(piece)
+        events, passed = reader.feed(b"\n\n")
+        assert events == ["x" * count * len(piece)]
+        assert passed == b"data: " + piece * count + b"\n\n"
 
     def test_compressed_bytes_pass_when_all_that_is_in_them_is_whole(self) -> None:
         packed = gzip.compress(b"data: 1\n\n" * 50 + b"data: 2\n\n")

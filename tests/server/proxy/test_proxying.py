@@ -309,6 +309,19 @@ class TestSessions:
 
 
 class TestOtherRequests:
+    def test_what_is_expected_of_the_proxy_is_not_asked_of_the_provider(
+        self, tmp_path: Path
+    ) -> None:
+        raw = json.dumps({"model": "m", "messages": HI, "stream": True}).encode()
+        with provider() as upstream, proxied(tmp_path / "a.db", upstream) as port:
+            sent = upstream.answer(SCRIPTS["openai.chat"](["Hello."]))
+            given = {"Expect": "100-continue", "TE": "trailers", "X-Odd": "1"}
+            status, _, body = post(port, "/v1/chat/completions", raw, **given)
+            seen = upstream.seen.get(timeout=LIMIT_S)
+        assert (status, body, seen.raw) == (200, sent, raw)
+        assert "expect" not in seen.headers and "te" not in seen.headers
+        assert seen.headers["x-odd"] == "1"
+
     def test_what_asks_no_model_passes_and_is_not_stored(self, tmp_path: Path) -> None:
         store = tmp_path / "a.db"
         with provider() as upstream, proxied(store, upstream) as port:

@@ -71,6 +71,7 @@ class Agent:
 
 class ClaudeCode(Agent):
     name, format, tool = "claude", "anthropic", claude.bash("echo ripe")
+    key = "claude-code"
     session = "3f0c7e5a-6f5e-4a51-9a37-0d6b4c1d2e3f"
 
     @staticmethod
@@ -79,7 +80,26 @@ class ClaudeCode(Agent):
 
     def begin(self, prompt: str) -> "subprocess.Popen[str]":
         is_new = not (self.folder / "home" / ".claude" / "projects").exists()
-        named = ["--session-id" if is_new else "--resume", self.session]
+        return self._begin(prompt, "--session-id" if is_new else "--resume", self.session)
+
+    def go_on(self, session: str, prompt: str) -> "subprocess.Popen[str]":
+        """One turn of one of its sessions."""
+        return self._begin(prompt, "--resume", session)
+
+    def fork(self, session: str, prompt: str) -> "subprocess.Popen[str]":
+        """One turn in a session that is forked off from another."""
+        return self._begin(prompt, "--resume", session, "--fork-session")
+
+    def fork_of_the_last(self, session: str, prompt: str) -> "subprocess.Popen[str]":
+        """The same, of the session that was spoken to last, which is this one."""
+        return self._begin(prompt, "--continue", "--fork-session")
+
+    def sessions(self) -> set[str]:
+        """The ids of its sessions, and with them the keys that the proxy has them under."""
+        found = (self.folder / "home" / ".claude" / "projects").glob("*/*.jsonl")
+        return {path.stem for path in found}
+
+    def _begin(self, prompt: str, *named: str) -> "subprocess.Popen[str]":
         quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY")
         quiet += ("DISABLE_AUTOUPDATER", "IS_SANDBOX")
         settings = {"ANTHROPIC_BASE_URL": self._model.url, "ANTHROPIC_API_KEY": "none"}
@@ -92,6 +112,7 @@ class ClaudeCode(Agent):
 
 class Codex(Agent):
     name, format, tool = "codex", "openai.responses", ["exec_command", {"cmd": "echo ripe"}]
+    key = "codex"
     environment: Path
 
     @staticmethod
@@ -99,6 +120,23 @@ class Codex(Agent):
         return npm_folder(environment, codex.PACKAGE) / ".bin" / "codex"
 
     def begin(self, prompt: str) -> "subprocess.Popen[str]":
+        is_new = not (self.folder / "home" / ".codex" / "sessions").exists()
+        return self._begin(prompt, *(() if is_new else ("resume", "--last")))
+
+    def go_on(self, session: str, prompt: str) -> "subprocess.Popen[str]":
+        """One turn of one of its sessions."""
+        return self._begin(prompt, "resume", session)
+
+    def fork(self, session: str, prompt: str) -> "subprocess.Popen[str]":
+        """One turn in a session that is forked off from another."""
+        return self._begin(prompt, "fork", session)
+
+    def sessions(self) -> set[str]:
+        """The ids of its sessions, and with them the keys that the proxy has them under."""
+        found = (self.folder / "home" / ".codex" / "sessions").glob("**/rollout-*.jsonl")
+        return {path.stem[-36:] for path in found}
+
+    def _begin(self, prompt: str, *how: str) -> "subprocess.Popen[str]":
         place = self.folder / "home" / ".codex"
         place.mkdir(parents=True, exist_ok=True)
         config = codex.CONFIG.format(model="gpt-5", url=self._model.url)
@@ -106,9 +144,8 @@ class Codex(Agent):
         config = config.replace("supports_websockets = false", "supports_websockets = true")
         config = config.replace("max_retries = 1", "max_retries = 4")
         (place / "config.toml").write_text(config)
-        resumed = ["resume", "--last"] if (place / "sessions").exists() else []
         program = str(self.prepare(self.environment))
-        command = [program, "exec", *resumed, "--skip-git-repo-check", "--json", "--", prompt]
+        command = [program, "exec", *how, "--skip-git-repo-check", "--json", "--", prompt]
         return self._run(command, {"SCRIPTED_KEY": "none"})
 
 

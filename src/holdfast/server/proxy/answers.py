@@ -55,7 +55,8 @@ class EventReader:
 
     def __init__(self, encoding: str) -> None:
         self._decoder = None if encoding in ("", "identity") else Inflater()
-        self._held = b""
+        # Both grow in place: a large event comes in thousands of pieces.
+        self._held = bytearray()
         self._rest = bytearray()
         """What came behind the last whole event."""
 
@@ -77,12 +78,14 @@ class EventReader:
         else:
             # Where an event ends in compressed bytes can't be told: they wait for its end.
             cut = 0 if self._rest else len(self._held)
-        passed, self._held = self._held[:cut], self._held[cut:]
+        passed = bytes(self._held[:cut])
+        del self._held[:cut]
         return events, passed
 
     def rest(self) -> bytes:
         """What was held back when the source ended."""
-        held, self._held = self._held, b""
+        held = bytes(self._held)
+        self._held.clear()
         return held
 
 
@@ -125,6 +128,7 @@ def whole_events(raw: bytes | bytearray, start: int = 0) -> tuple[list[str], int
     found, begin = [], 0
     for end in _BLANK_LINE.finditer(raw, start):
         data = []
+        # Only the copy that is read: the client gets the bytes as they are.
         for line in _LINE.split(raw[begin : end.end()].decode(errors="replace")):
             if line.startswith("data:"):
                 data.append(line[5:].removeprefix(" "))
@@ -174,6 +178,8 @@ class AnswerReader:
                 continue
             try:
                 chunk = json.loads(data)
+            # JSON that is nested too deeply raises RecursionError, which is no
+            # ValueError.
             except (ValueError, RecursionError):
                 continue
             if isinstance(chunk, dict):
@@ -183,8 +189,12 @@ class AnswerReader:
 
     def _look_at(self, chunk: dict[str, Any]) -> None:
         kind = chunk.get("type")
+        # Chat completions have other marks of their end: `[DONE]`, and the finish
+        # reasons below.
         if kind in _ENDS and self._dialect is not CHAT:
             self._is_marked = self.is_over = True
+        # An error is an end, too. The answer has not broken off: the provider has said
+        # all that it will say.
         if kind == "response.failed" or kind == "error" or chunk.get("error"):
             self._is_marked = True
             self.error = _kind_of_error(chunk)
@@ -236,6 +246,7 @@ def whole_chunks(dialect: Dialect, body: dict[str, Any]) -> list[Any]:
     assert dialect is ANTHROPIC
     if not isinstance(body.get("content"), list):
         return []
+    # As a stream begins: with a message that is empty, which the blocks then fill.
     begun = {**body, "content": []}
     chunks: list[Any] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(body["content"]):

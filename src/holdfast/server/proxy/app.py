@@ -111,6 +111,8 @@ class Proxy:
         """Answers, and logs that it has: by the API that was spoken, never by the address."""
         tick = self._store._work.world.tick
         status, is_whole, since = 0, False, tick()
+        # How much of the answer is still to be sent. Below zero, it never comes to
+        # zero: no length was told.
         left = -1
 
         async def noting(message: Message) -> None:
@@ -150,6 +152,8 @@ class Proxy:
         cuts = [left, asyncio.create_task(self._until_revoked(scope))]
         try:
             has_begun = await _relayed(relay, cuts, send)
+            # Cut before its first byte, and the client is still there: its token was
+            # revoked.
             if not has_begun and not left.done():
                 await _refuse(send, dialect, _unauthenticated())
         finally:
@@ -198,10 +202,13 @@ class Proxy:
     async def _until_revoked(self, scope: Scope) -> None:
         """Returns when the token of a request counts no more; never without tokens."""
         if self._settings.tokens is None or self._watch is None:
+            # Nobody sets it.
             await asyncio.Event().wait()
             return
         token = _headers_of(scope).get(TOKEN, "")
         who = self._settings.tokens.identity(token)
+        # A token that is unknown by now was revoked since `_tenant` looked: this
+        # returns at once.
         if who is not None:
             await self._watch.revoked(token, who)
 
@@ -230,6 +237,8 @@ class Proxy:
         most = self._settings.bytes_max
         length = headers.get("content-length", "0")
         pieces = bytearray()
+        # What says itself that it is too large is not read at all. What is read is
+        # counted, whatever its headers say.
         if length.isdigit() and int(length) > most:
             raise _too_large(most)
         try:
@@ -251,12 +260,15 @@ class Proxy:
 
     def _run(self, work: Any) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
+        # The event loop holds tasks weakly: without this, one could be collected while
+        # it runs.
         self._running.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
+        # By its kind alone: the words of an error may quote a message.
         if not task.cancelled() and task.exception() is not None:
             _log.error("an answer was given up: %s", type(task.exception()).__name__)
 
@@ -328,6 +340,7 @@ def _read(dialect: Dialect, headers: Headers, body: bytes, most: int) -> Request
             request = read_request(dialect, plain_body(encoding, body, most))
         except InflatedTooLarge:
             raise _too_large(most) from None
+        # Not compressed as it says. The provider is left to say so.
         except zlib.error:
             pass
     if request is None:
@@ -341,8 +354,10 @@ def _too_large(most: int) -> ProxyRefusal:
 
 
 def _target(scope: Scope) -> str:
-    path: str = scope.get("raw_path", scope["path"].encode()).decode("ascii", "replace")
-    query: str = scope.get("query_string", b"").decode("ascii", "replace")
+    # As the client has encoded it: decoded and encoded again it could be another path.
+    raw: bytes = scope.get("raw_path", scope["path"].encode())
+    path = raw.decode("ascii", "replace")
+    query = scope.get("query_string", b"").decode("ascii", "replace")
     return f"{path}?{query}" if query else path
 
 
@@ -410,6 +425,8 @@ async def _refuse(send: Send, dialect: Dialect | None, refused: ProxyRefusal) ->
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
+        # The providers' own clients obey this. Tried again, a refusal is the same; a
+        # store that could not be written to may be well again.
         (b"x-should-retry", b"true" if refused.status == 503 else b"false"),
     ]
     for name, value in refused.headers.items():

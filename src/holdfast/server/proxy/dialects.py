@@ -47,6 +47,7 @@ class Request(NamedTuple):
     def news(self) -> list[Any]:
         """The messages without the instructions in front of them."""
         given = self.body.get(self.dialect.list_in)
+        # A list may be one text instead, which `read_request` has made a message of.
         count = len(given) if isinstance(given, list) else 1
         return self.messages[len(self.messages) - count :]
 
@@ -125,6 +126,8 @@ def settled(message: Any) -> Any:
     if not isinstance(content, list):
         return message
     blocks = [_unmarked(block) for block in content]
+    # Answers are stored in blocks, as they were streamed: made a text, one would look
+    # edited.
     if len(blocks) == 1 and message.get("role") != "assistant":
         [block] = blocks
         if isinstance(block, dict) and block.keys() == {"type", "text"}:

@@ -61,6 +61,8 @@ async def pass_on(upstream: Upstream, asked: ProviderRequest, relay: Relay) -> N
     except UpstreamFailed:
         await relay.put(BrokenOff())
         answer.close()
+    # Cancelled, or a defect of ours: a connection in the middle of an answer can't be
+    # used again.
     except BaseException:
         relay.leave()
         answer.close()
@@ -99,6 +101,8 @@ async def exchange(
         told = f"Holdfast could not store the answer ({error.code})."
         await relay.fail(503, error_body(request.dialect, told, error.code))
     except asyncio.CancelledError as cut:
+        # Why it was cut is the message of the cancellation (`Proxy.cut`,
+        # `AnswerRecording.stop`).
         relay.leave()
         await recording.leave(str(cut))
         raise
@@ -108,6 +112,7 @@ async def exchange(
         await relay.fail(500, error_body(request.dialect, _DEFECT, "internal"))
         raise
     finally:
+        # One that was read to its end has given its connection back already.
         if answer is not None and not answer.is_read:
             answer.close()
 
@@ -171,6 +176,7 @@ async def _stream(
         chunks = told.read(data)
         if chunks:
             await recording.push(chunks)
+        # Before `hear`, which notes whose response this is.
         recording.response_id = told.response_id
         recording.has_end = told.is_ended and told.error is None
         if told.is_over and told.error is None:
@@ -185,6 +191,8 @@ async def _stream(
         await recording.fail(f"the provider answered: {told.error}", again=True)
     else:
         await recording.finish()
+    # After the end is stored: a client that has the end of its answer may go on from it
+    # at once, in another request.
     rest = events.rest()
     if rest:
         await relay.put(rest)

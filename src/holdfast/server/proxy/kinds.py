@@ -68,6 +68,7 @@ def kind_of(
     client = name.client if name is not None else None
     if client is not None and not request.has_tools:
         return "aside"
+    # There is no list to compare with, or only the news of one.
     if before is None or not request.is_whole:
         return "turn"
     if not request.has_tools and before.has_tools and not goes_on(marks, before):
@@ -119,6 +120,7 @@ def _wants_title(request: Request) -> bool:
 
 def goes_on(marks: Marks, before: Before) -> bool:
     """Whether a list has all that the last one had, and more."""
+    # As sets: clients insert messages and split them, so places tell nothing.
     return len(marks) > len(before.marks) and set(before.marks) <= set(marks)
 
 
@@ -134,8 +136,9 @@ def is_strange(marks: Marks, before: Before) -> bool:
 
 def answers_calls_of(marks: Marks, beside: Marks) -> bool:
     """Whether a list goes on with the calls that were made aside."""
-    calls = {id for kind, id in beside if kind == "call"}
-    return any(kind == "result" and id in calls for kind, id in marks)
+    made = {id for kind, id in beside if kind == "call"}
+    answered = {id for kind, id in marks if kind == "result"}
+    return not made.isdisjoint(answered)
 
 
 def _has_grown(marks: Marks, before: Before) -> bool:
@@ -149,8 +152,10 @@ def _has_grown(marks: Marks, before: Before) -> bool:
     # Results, and words behind them.
     if kind == "result" and last[:1] == ((kind, words),):
         return len(last) == 2 and last[1][0] == "user"
-    grown = len(last) == 1 and last[0][0] == kind
-    return grown and last[0][1] != words and last[0][1].startswith(words)
+    if len(last) != 1 or last[0][0] != kind:
+        return False
+    words_now = last[0][1]
+    return words_now != words and words_now.startswith(words)
 
 
 def _is_by_itself(request: Request, marks: Marks, before: Before) -> bool:

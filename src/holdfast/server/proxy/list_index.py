@@ -37,6 +37,7 @@ class Places:
         self._keys: dict[Place, dict[str, None]] = {}
 
     def put(self, place: Place, key: str) -> None:
+        # A key is taken out before it is set: a dict would leave it where it was.
         keys = self._keys.setdefault(place, {})
         keys.pop(key, None)
         keys[key] = None
@@ -93,9 +94,13 @@ class ListIndex:
         """
         known = self._known.setdefault((scope, key), _IndexedSession())
         self._known.move_to_end((scope, key))
+        # Its last list and its tip are those of before; the new ones are put in their
+        # place below.
         self.settle(scope, key)
         self.claim(scope, key)
         whole = (*marks, *answer)
+        # Each exchange has two beginnings: one ends with the question, one with the
+        # answer.
         for words in beginnings(whole)[: PLACES_MAX * 2]:
             known.words.add((scope, words))
             self._words.put((scope, words), key)
@@ -174,6 +179,9 @@ class ListIndex:
         begun = opening(marks)
         if begun is None:
             return self._by_ending(scope, marks)
+        # What was stored as answered may not have been heard: a client that says that
+        # it tries again means the conversation that it has begun. Anybody else begins
+        # another one.
         begun_so = self._openings.at((scope, begun))
         return begun_so[0] if begun_so and is_retry else None
 
@@ -203,6 +211,8 @@ class ListIndex:
         """
         known = list(marks)
         while True:
+            # The longest one, which is all of the list: words that nobody has said
+            # would make it another conversation.
             for ending in endings(known)[-1:]:
                 keys = self._endings.at((scope, ending))
                 if len(keys) == 1:

@@ -133,9 +133,11 @@ def asked(marks: Sequence[Mark]) -> str:
     joined: list[Mark] = []
     for kind, words in marks:
         if joined and joined[-1][0] == kind and kind not in ("call", "result"):
-            words = f"{joined.pop()[1]} {words}"
+            _, before = joined.pop()
+            words = f"{before} {words}"
         joined.append((kind, words))
-    return _digest("\0".join(f"{kind}\0{words}" for kind, words in joined))
+    lines = [f"{kind}\0{words}" for kind, words in joined]
+    return _digest("\0".join(lines))
 
 
 def calls_in(marks: Sequence[Mark]) -> list[str]:

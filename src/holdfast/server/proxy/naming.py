@@ -22,17 +22,21 @@ Headers = Mapping[str, str]
 
 
 class NamedSession(NamedTuple):
-    """A key, and how sure it is. `client` is the agent that sends it, where that is known."""
+    """A key, and how sure it is. `client` is the agent that sends it, where that is known; `parent` the key
+    of the session that this one was forked off from, where the agent tells.
+    """
 
     key: str
     is_strong: bool = True
     client: str | None = None
+    parent: str | None = None
 
 
 def name_of(headers: Headers, request: Request) -> NamedSession | None:
     """How a request names its session; None if it does not."""
     found = headers.get(HEADER)
     if found:
+        # A header that is configured once goes with the requests of sub-agents, too.
         key = _of_agent(_short(found), headers)
         return NamedSession(key, client=client_of(headers))
     for finder in (_claude_code, _codex, _goose):
@@ -117,12 +121,15 @@ def _user_in(body: Mapping[str, Any]) -> str | None:
 
 
 def _codex(headers: Headers, body: Mapping[str, Any]) -> NamedSession | None:
+    # `thread-id` and `session-id` could be anybody's headers; this one is Codex' own.
     if "x-codex-turn-metadata" not in headers:
         return None
     thread = headers.get("thread-id") or headers.get("session-id")
     if not thread:
         return None
-    return NamedSession(f"codex:{_short(thread)}", client="codex")
+    forked = told_by_codex(headers, "forked_from_thread_id")
+    parent = f"codex:{_short(forked)}" if forked else None
+    return NamedSession(f"codex:{_short(thread)}", client="codex", parent=parent)
 
 
 def _goose(headers: Headers, body: Mapping[str, Any]) -> NamedSession | None:

@@ -11,9 +11,11 @@ import contextlib
 from collections import OrderedDict
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from holdfast.domain.record.memory import Memory
 from holdfast.errors import (
+    Conflict,
     HoldfastError,
     NotFound,
     SessionBusy,
@@ -42,6 +44,12 @@ from holdfast.server.proxy.kinds import (
     told_kind,
 )
 from holdfast.server.proxy.list_index import ListIndex
+from holdfast.server.proxy.lists.branches import LeftBranches
+from holdfast.server.proxy.lists.shared_past import (
+    closest,
+    is_of_agent,
+    parting_from,
+)
 from holdfast.server.proxy.lists.stored_lists import stored_before, stored_beside
 from holdfast.server.proxy.lists.whole_list import RESPONSE, made_whole
 from holdfast.server.proxy.marks import Mark, Marks, marks_of, opening
@@ -61,6 +69,7 @@ RESULTS_S = 600.0
 LEAVING_S = 1.0
 """For so long, a request waits for the one before it in its session, whose client may be leaving."""
 KNOWN_MAX = 1000
+"""So many sessions are remembered, beside those that are in use."""
 LOOK_BACK = 200
 """So many sessions are looked through for a list that is not known, once in a process."""
 _OWN = "proxy:"
@@ -86,7 +95,10 @@ class ProxiedSession:
         """None until its first turn makes it."""
         self.key, self.scope = key, scope
         """The scope in which it is found by its list; None if it has a name that is enough."""
+        self.name: NamedSession | None = None
+        """How its client names it, if that is enough."""
         self.memory = Memory()
+        self.branches = LeftBranches()
         self.lock = asyncio.Lock()
         self.before: Before | None = None
         self.beside: Marks = ()
@@ -101,11 +113,17 @@ class ProxiedSessions:
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
-        self._known: OrderedDict[str, ProxiedSession] = OrderedDict()
+        # A request, an answer and a turn that waits hold theirs: what is in use is known,
+        # even if there are more of these than are kept.
+        self._known: WeakValueDictionary[str, ProxiedSession] = WeakValueDictionary()
+        self._kept: OrderedDict[str, ProxiedSession] = OrderedDict()
         self._index = ListIndex()
         self._responses: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._looked_at: set[str] = set()
         self._ending: set[asyncio.Task[None]] = set()
+        # One request at a time: two that look for a fresh key at once would find the
+        # same one, and none may look into the index while another still fills it from
+        # the store.
         self._finding = asyncio.Lock()
 
     async def begin(self, headers: Headers, request: Request) -> AnswerRecording:
@@ -158,9 +176,10 @@ class ProxiedSessions:
         """What is known of a session, if there is one."""
         proxied = self._known.get(key)
         if proxied is None:
-            if await self._stored(key) is None:
-                return None
-            proxied = await self._open(key)
+            # Only looked at. Its first turn opens it, which knows in what scope it is
+            # found.
+            session = await self._stored(key)
+            return None if session is None else await stored_before(session)
         async with proxied.lock:
             await self._load(proxied)
             return proxied.before
@@ -186,7 +205,9 @@ class ProxiedSessions:
         is_retry: bool,
     ) -> ProxiedSession:
         if name is not None and name.is_strong:
-            return await self._open(name.key)
+            found = await self._open(name.key)
+            found.name = name
+            return found
         before = request.goes_on_from
         scope = "" if name is None else name.key
         key = None
@@ -233,19 +254,14 @@ class ProxiedSessions:
         found = self._known.get(key)
         if found is None:
             session = await self._stored(key)
+            # Another request may have opened it while this one waited for the store.
             found = self._known.get(key) or ProxiedSession(session, key, scope)
             self._known[key] = found
-            self._forget_some()
-        self._known.move_to_end(key)
+        self._kept[key] = found
+        self._kept.move_to_end(key)
+        if len(self._kept) > KNOWN_MAX:
+            self._kept.popitem(last=False)
         return found
-
-    def _forget_some(self) -> None:
-        for key, known in list(self._known.items()):
-            if len(self._known) <= KNOWN_MAX:
-                return
-            if known.flight is None and known.waiting is None:
-                if not known.lock.locked():
-                    del self._known[key]
 
     async def _look_back(self, scope: str) -> None:
         """Learns the lists of sessions that were there before this process."""
@@ -261,8 +277,11 @@ class ProxiedSessions:
             return
         # Those too in which a turn was left running, by a proxy that was killed.
         page = await self._store.sessions(limit=LOOK_BACK)
+        # The page has the newest first. What is learned last is found first, so they
+        # are learned the other way around.
         for info in reversed(list(page)):
             key = info.key or ""
+            # A `/` is in the keys of what was asked aside.
             is_own = key.startswith(_OWN) and "/" not in key
             if is_own and info.state != "ended":
                 await self._learn("", key, await self._store.get(info.id))
@@ -319,21 +338,61 @@ class ProxiedSessions:
                     return AsyncTurn((await arun(going)).work)
             else:
                 await _end(waiting.turn, waiting.ending)
+        proxied.memory = await proxied.branches.memory_for(
+            request, now.marks, proxied.session, proxied.memory, proxied.before
+        )
         return await self._start(proxied, request)
 
     async def _start(self, proxied: ProxiedSession, request: Request) -> AsyncTurn:
         known = proxied.session
+        if known is None:
+            known = await self._forked_off(proxied, request)
         if known is not None:
             starting = start_with(known._log, _list_of(request, proxied.memory))
             # Its key was reset since: it goes on in the session that is current now.
             with contextlib.suppress(SessionEnded):
-                return AsyncTurn((await arun(starting)).work)
-            proxied.memory = Memory()
+                turn = AsyncTurn((await arun(starting)).work)
+                proxied.session = known
+                return turn
+            # What is remembered is about the list in the session that has ended.
+            proxied.memory, proxied.branches = Memory(), LeftBranches()
         given = _list_of(request, proxied.memory)
         starting = start_in(self._store._work, proxied.key, given)
         turn = AsyncTurn((await arun(starting)).work)
         proxied.session = AsyncSession(turn._work.session)
         return turn
+
+    async def _forked_off(
+        self, proxied: ProxiedSession, request: Request
+    ) -> AsyncSession | None:
+        """A new session with the past of the one that its agent has forked it off from; None if there is
+        no such past here.
+        """
+        marks = marks_of(request.messages)
+        parent = await self._parent_of(proxied, marks)
+        if parent is None:
+            return None
+        other = self._known.get(parent.key or "")
+        if other is not None and other.flight is not None:
+            # Its client has the end of an answer before its turn has ended.
+            await other.flight.over_or_left(LEAVING_S)
+        parts = await parting_from(parent, marks)
+        if parts is not None:
+            # Somebody else has opened the session meanwhile: it is the one.
+            with contextlib.suppress(Conflict):
+                return await parent.fork(parts.at, proxied.key)
+        return None
+
+    async def _parent_of(
+        self, proxied: ProxiedSession, marks: Marks
+    ) -> AsyncSession | None:
+        name = proxied.name
+        if name is not None and name.parent is not None:
+            return await self._stored(name.parent)
+        client = name.client if name is not None else None
+        if client is not None and is_of_agent(proxied.key, client):
+            return await closest(self._store, client, marks)
+        return None
 
     async def _over(self, proxied: ProxiedSession, recording: AnswerRecording) -> None:
         """An answer is over: what becomes of its turn."""
@@ -384,10 +443,14 @@ class ProxiedSessions:
         """
         response = recording.response_id
         request = recording.request
+        # With `store: false` the provider keeps nothing that a request could go on
+        # from.
         if request.dialect is not RESPONSES or request.body.get("store") is False:
             return
         if response is not None and recording.is_whole:
             assert proxied.session is not None
+            # The answer itself is stored. Without the label, only another process would
+            # not find it.
             with contextlib.suppress(HoldfastError):
                 label = proxied.session.label
                 await label(recording.message_id, **{RESPONSE: response})
@@ -435,6 +498,8 @@ class ProxiedSessions:
             known = ()
         name = "side" if kind == "aside" else kind
         number = 1
+        # A session beside that is in use, here or by another process, takes no second
+        # request: the next number does.
         while True:
             beside = f"{key}/{name}" if number == 1 else f"{key}/{name}:{number}"
             proxied = await self._open(beside)
@@ -446,6 +511,8 @@ class ProxiedSessions:
                 continue
             async with proxied.lock:
                 asked = own_messages(request, before, known)
+                # Marked as news: what was asked aside before stays in the view of that
+                # session.
                 part = request._replace(messages=asked, goes_on_from=key)
                 try:
                     turn = await self._start(proxied, part)
@@ -509,6 +576,7 @@ def own_messages(
     own = []
     for message in request.messages:
         marks = marks_of([message])
+        # What has no marks, as instructions have none, can't be looked up, and is kept.
         if not marks or not known.issuperset(marks):
             own.append(message)
     return own

@@ -113,6 +113,8 @@ class AnswerRecording:
                 self.is_whole = ending is COMPLETED
                 self._take(self._spoken())
                 await self._stream.close()
+            # The mark of the end was there, but what came before it is not a whole
+            # message.
             if ending is COMPLETED and not self.is_whole:
                 ending = Ending("failed", error="the answer was not whole")
             self.ending, self.may_be_tried_again = ending, again

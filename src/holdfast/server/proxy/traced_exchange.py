@@ -17,7 +17,7 @@ from holdfast.runtime.tracing.spoken_content import Content, list_content
 from holdfast.server.proxy.dialects import Request
 from holdfast.server.proxy.exchange import exchange
 from holdfast.server.proxy.recording import AnswerRecording
-from holdfast.server.proxy.relay import Piece, Relay
+from holdfast.server.proxy.relay import Head, Piece, Relay
 from holdfast.server.proxy.upstream import Origin, ProviderRequest, Upstream
 
 HOSTS = {
@@ -88,7 +88,9 @@ class ExchangeSpans:
             spoken, content = recording._spoken(), Content()
             if spoken is not None:
                 content.add(spoken.note, spoken.body)
-            told |= {names.OUTPUT_MESSAGES: said} if (said := content.json()) else {}
+            said = content.json()
+            if said:
+                told[names.OUTPUT_MESSAGES] = said
         span.set_attributes(told)
         fail(span, failure_of(recording, timed.status))
         span.end()
@@ -107,8 +109,8 @@ class TimedRelay:
         if isinstance(piece, bytes):
             if self._streams and self.first_at is None:
                 self.first_at = wall_ns()
-        elif piece is not None and len(piece) == 2:
-            self.status = piece[0]
+        elif isinstance(piece, Head):
+            self.status = piece.status
         await self._relay.put(piece)
 
     async def fail(self, status: int, body: bytes) -> None:

@@ -42,7 +42,8 @@ HOP_BY_HOP = frozenset(
 )
 """Headers that are about one connection, and are not passed on."""
 _HARMLESS = ("GET", "HEAD", "OPTIONS")
-_SAID_ANEW = (b"host", b"content-length", b"expect")
+_ANSWERED_HERE = (b"host", b"content-length", b"expect")
+"""Said anew to the provider; or, as `Expect: 100-continue`, answered when the body was read."""
 
 
 class UpstreamFailed(Exception):
@@ -61,8 +62,10 @@ class Origin(NamedTuple):
     def named(self) -> bytes:
         """As the header `Host` says it."""
         usual = 443 if self.is_secure else 80
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return (host if self.port == usual else f"{host}:{self.port}").encode("ascii")
+        named = f"[{self.host}]" if ":" in self.host else self.host
+        if self.port != usual:
+            named = f"{named}:{self.port}"
+        return named.encode("ascii")
 
     def path(self, asked: str) -> str:
         """The path there of what a client asks for here."""
@@ -183,6 +186,7 @@ class Upstream:
     def _known(self) -> "_Connection | None":
         now = asyncio.get_running_loop().time()
         while self._idle:
+            # The one that was used last: it is the least likely to have been closed.
             connection, since = self._idle.pop()
             if now - since < IDLE_S and connection.is_open:
                 return connection
@@ -211,6 +215,7 @@ class _Connection:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._reader, self._writer = reader, writer
+        # Room for heads of 128 KB: h11's own limit is 16.
         self._http = h11.Connection(
             h11.CLIENT, max_incomplete_event_size=READ_BYTES * 2
         )
@@ -223,6 +228,7 @@ class _Connection:
         """Sends a request and gives the head of its answer."""
         target = origin.path(asked.path).encode("ascii", "surrogateescape")
         headers = [(b"host", origin.named), *_end_to_end(asked.headers)]
+        # With a length of zero, too: servers may refuse one of these that has none.
         if asked.body or asked.method in ("POST", "PUT", "PATCH"):
             headers.append((b"content-length", str(len(asked.body)).encode()))
         request = h11.Request(method=asked.method, target=target, headers=headers)
@@ -235,6 +241,7 @@ class _Connection:
             event = await self._event()
             if isinstance(event, h11.Response):
                 return event
+            # Any number of these (100, 103) may come before the answer itself.
             if not isinstance(event, h11.InformationalResponse):
                 raise EOFError
 
@@ -271,16 +278,13 @@ class _Connection:
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
+            # Not `close`, which would send first what is still to be written.
             self._writer.transport.abort()
 
 
 def _end_to_end(headers: Iterable[Header]) -> list[Header]:
     kept = end_to_end(headers)
-    return [
-        (name, value)
-        for name, value in kept
-        if name not in (b"host", b"content-length")
-    ]
+    return [(name, value) for name, value in kept if name not in _ANSWERED_HERE]
 
 
 def end_to_end(headers: Iterable[Header]) -> list[Header]:

@@ -22,6 +22,7 @@ async def stored_before(session: AsyncSession) -> Before | None:
     while marks and marks[-1][0] in ("assistant", "call"):
         answer.insert(0, marks.pop())
     # Whether its client has heard the answer is not known any more.
+    # Nor is it stored whether its requests had tools. Calls tell that they had.
     return Before(
         tuple(marks),
         tuple(answer),

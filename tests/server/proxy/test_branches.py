@@ -1,0 +1,124 @@
+"""A client that leaves a list for another one and comes back to it: what it has said is stored once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from clients import SCRIPTS
+from holdfast.server.proxy.lists import branches
+from holdfast.testing.providers import check
+from proxy_world import HeldProvider, ProxyClients, provider, proxied
+
+FORMATS = ("openai.chat", "openai.responses", "anthropic")
+NAMES = pytest.mark.parametrize("name", ["mine", None], ids=["named", "unnamed"])
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+class Talk:
+    """One client and its lists."""
+
+    def __init__(self, upstream: HeldProvider, port: int, name: str | None, format: str) -> None:
+        self._upstream, self._format = upstream, format
+        self._clients = ProxyClients(port, name)
+        self._number = 0
+        self.said: list[str] = []
+
+    def ask(self, messages: list[dict[str, str]], question: str | None) -> list[dict[str, str]]:
+        """The list with this question, if there is one, and its answer."""
+        self._number += 1
+        answer = f"Answer {self._number}."
+        messages = [*messages, *([] if question is None else [user(question)])]
+        self._upstream.answer(SCRIPTS[self._format]([answer], number=self._number))
+        list(self._clients.stream(self._format, messages))
+        self.said += [*([] if question is None else [question]), answer]
+        return [*messages, {"role": "assistant", "content": answer}]
+
+
+def words(context: Any) -> list[str]:
+    """The words of a context, whatever its format makes of them."""
+    said = [message["content"] for message in context]
+    return [each if isinstance(each, str) else each[0]["text"] for each in said]
+
+
+def texts(messages: list[dict[str, str]]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
+def looked_at(store: Path, format: str) -> tuple[list[str], list[str]]:
+    """The words of the one session, and of what its model sees."""
+    with holdfast.open(store) as opened:
+        [info] = opened.sessions()
+        session = opened.get(info.id)
+        context = session.context(format)
+        assert check(format, context) == []
+        return [message.text for message in session.transcript()], words(context)
+
+
+@NAMES
+@pytest.mark.parametrize("format", FORMATS)
+def test_branches_that_are_gone_back_to_are_stored_once(
+    tmp_path: Path, format: str, name: str | None
+) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        talk = Talk(upstream, port, name, format)
+        trunk = talk.ask([], "Where?")
+        one = talk.ask(talk.ask(trunk, "When?"), "With whom?")
+        other = talk.ask(trunk, "Why?")
+        for number in range(3):
+            one = talk.ask(one, f"One, {number}?")
+            other = talk.ask(other, f"Other, {number}?")
+    stored, seen = looked_at(store, format)
+    assert stored == talk.said
+    assert seen == texts(other)
+
+
+def test_an_answer_that_was_made_anew_is_left_for_the_first_one(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        talk = Talk(upstream, port, "mine", "openai.chat")
+        one = talk.ask(talk.ask([], "Where?"), "When?")
+        anew = talk.ask(one[:-1], None)
+        one = talk.ask(one, "And then?")
+        anew = talk.ask(anew, "And what then?")
+    stored, seen = looked_at(store, "openai.chat")
+    assert stored == talk.said
+    assert seen == texts(anew)
+
+
+def test_what_is_asked_in_one_branch_is_asked_in_another_too(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        talk = Talk(upstream, port, "mine", "openai.chat")
+        trunk = talk.ask([], "Where?")
+        left = talk.ask(trunk, "When?")
+        here = talk.ask(trunk, "Why?")
+        for _ in range(3):
+            here = talk.ask(here, "When?")
+        left = talk.ask(left, "When?")
+    stored, seen = looked_at(store, "openai.chat")
+    assert stored == talk.said
+    assert seen == texts(left)
+
+
+def test_the_branch_that_was_left_longest_ago_is_forgotten_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branches, "BRANCHES_MAX", 2)
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        talk = Talk(upstream, port, "mine", "openai.chat")
+        trunk = talk.ask([], "Where?")
+        left = [talk.ask(trunk, f"Way {number}?") for number in range(4)]
+        for number in (2, 1):
+            talk.ask(left[number], f"On with {number}?")
+        assert looked_at(store, "openai.chat")[0] == talk.said
+        talk.ask(left[0], "On with 0?")
+    stored, seen = looked_at(store, "openai.chat")
+    assert stored == [*talk.said[:-2], "Way 0?", "Answer 2.", "On with 0?", "Answer 8."]
+    assert seen == [*texts(left[0]), "On with 0?", "Answer 8."]
