@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, expect
 
+import holdfast
 from holdfast.exporters.safe_text import harmless
 from holdfast.server.page import files
 from torture.page.conftest import PHONE
@@ -70,9 +71,9 @@ def test_a_wrong_token_is_asked_for_again(opened, server):
     page = opened(complains=True)
     page.evaluate("sessionStorage.setItem('holdfast.token', 'hf_wrong')")
     page.reload()
-    expect(page.get_by_text("not known here")).to_be_visible()
+    expect(page.get_by_text("does not know this token")).to_be_visible()
     page.get_by_label("Token").fill(server.token)
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Open").click()
     expect(page.locator("a.session").first).to_be_visible()
 
 
@@ -438,6 +439,73 @@ def test_a_long_session_is_shown_from_its_end_and_more_is_asked_for(opened):
     page.locator("a.hit", has_text="Night 40:").click()
     expect(page.locator("article.found")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Later turns")).to_be_visible()
+
+
+def test_a_page_that_follows_for_long_keeps_the_end_and_asks_for_the_rest(opened, server):
+    with holdfast.open(server.store, durability="process") as store:
+        session = store.session("follows:long")
+        session.append("Message 0")
+        server.ids["follows:long"] = session.id
+        page = opened("follows:long")
+        for last in range(100, 900, 100):
+            session.append_all([f"Message {last - 99 + each}" for each in range(100)])
+            shown = page.get_by_text(f"Message {last}", exact=True)
+            expect(shown).to_be_in_viewport(timeout=30_000)
+    articles = page.locator("article")
+    assert 400 <= articles.count() <= 500
+    first = int(articles.first.locator(".said").inner_text().split()[1])
+    page.get_by_role("button", name="Earlier turns").click()
+    expect(articles.first.locator(".said")).to_have_text(f"Message {first - 100}")
+    shown = page.locator("article .said").all_inner_texts()
+    assert shown == [f"Message {number}" for number in range(first - 100, 801)]
+
+
+def test_long_words_and_long_rows_cover_nothing(opened, server):
+    with holdfast.open(server.store, durability="process") as store:
+        session = store.session("long:words")
+        with session.turn("Go.") as turn:
+            call = turn.call("wide", {"rows": ["v" * 50] * 100})
+            turn.result(call, "Done.")
+            turn.fail("E" * 300)
+        words = {"label" * 60: "value" * 60}
+        session.label(session.append("Labelled."), **words)
+        server.ids["long:words"] = session.id
+    page = opened("long:words")
+    views(page)
+    page.get_by_text("Labelled.").first.wait_for()
+    assert page.evaluate(
+        "document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth"
+    )
+    row = page.locator(".row.long")
+    more, reason = row.locator(".more").bounding_box(), row.locator(".reasons").last.bounding_box()
+    assert reason["y"] + reason["height"] <= more["y"]
+    why = page.locator(".turn .why")
+    why.focus()
+    assert why.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+def test_a_list_says_what_it_does_not_have(opened, server):
+    with holdfast.open(server.store, durability="process") as store:
+        store.session("many:words").append_all([f"Plenty of it, {each}" for each in range(60)])
+        gone = store.session("gone:words")
+        gone.append("Erase me.")
+        store.erase(gone.id)
+    page = opened()
+    erased = page.locator("a.session", has_text="gone:words")
+    expect(erased.locator(".title")).to_have_text("(no words)")
+    expect(erased.get_by_role("img", name="ended")).to_be_visible()
+    page.get_by_label("Search").fill("plenty of it")
+    told = page.locator(".count")
+    expect(told).to_have_text("The newest 50 matches; there may be more")
+    page.get_by_label("Search").fill("")
+    page.get_by_role("button", name="Running").click()
+    expect(told).to_have_text("No session is running.")
+
+
+def test_an_address_that_is_no_code_names_nothing(opened):
+    page = opened(complains=True)
+    page.evaluate("location.hash = '#/s/%ZZ'")
+    expect(page.get_by_role("alert")).to_contain_text("There is no session `%ZZ`")
 
 
 def test_what_changes_far_back_is_seen_too(opened, server):

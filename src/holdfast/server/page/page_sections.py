@@ -87,6 +87,8 @@ def chosen(
         first = last - _fitting(sections[:last][::-1], limit)
     taken = list(sections[first:last])
     earlier = later = None
+    # `before` and `after` leave out the seq that they name: where the page is empty,
+    # one more or one less lets in the neighbour itself.
     if first > 0:
         earlier = taken[0].begins if taken else sections[first - 1].begins + 1
     if last < len(sections):

@@ -228,6 +228,8 @@ class _Reading:
     def _with_payloads(self, wanted: dict[str, StoredMessage]) -> dict[str, Message]:
         found: dict[str, Message] = {}
         left = sorted(wanted.values(), key=lambda seen: seen.seq, reverse=True)
+        # In pages that each begin with a message that is wanted: what lies between two
+        # that are far apart is not read. The lowest seq is at the end of the list.
         while left:
             first = left[-1].seq
             furthest = min(left[0].seq, first + AT_ONCE - 1)

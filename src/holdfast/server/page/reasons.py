@@ -44,52 +44,54 @@ REASONS = {
     "tool_outcome": "What a tool answered is for the model, not for the user.",
     "system_message": "A system message is for the model, not for the user.",
     "instructions": "Instructions are for the model, not for the user.",
+    "hidden_from_user": "A label hides it from the user.",
     "summary": "Nobody said this: it is a summary of {stands_for}.",
-    "no_words": "There are no words in it that could be shown.",
-    "not_words": "How a part that is no words was shown, only the program knows.",
+    "no_words": "It has no words to show.",
+    "not_words": "Only the program knows how a part without words was shown.",
     "cut_off": "Its stream was cut: the user saw it up to here, and no more of it is stored.",
     "owed": "It is owed to {whom}, and nobody has confirmed yet that it was sent.",
-    "late": "It was stored after its turn had been overtaken: whether the user saw it, only the"
-    " program knows.",
-    "erased": "Its words were taken out of the store.",
+    "late": "It was stored after its turn had been overtaken: only the program knows whether any of"
+    " it was shown.",
+    "erased": "Its words were erased from the store.",
     "unreadable": "The entry is damaged in the store; this stands in its place.",
     # The model is not sent it.
     "waiting": "It waits in the inbox: no turn has taken it yet.",
-    "elsewhere": "It waited when this session was forked off: it is answered in the one that it was"
-    " accepted in.",
-    "moved": "It waited here, and went on to another session: it is answered there.",
-    "still_spoken": "It is still being spoken, and is sent once it has ended.",
+    "elsewhere": "It was waiting when this session was forked: it is answered in the session that"
+    " accepted it.",
+    "moved": "It waited here, then moved to another session, and is answered there.",
+    "still_spoken": "It is still being spoken; it is sent once it has ended.",
     "summarised": "The summary in entry {seq} stands for it.",
-    "rewound": "The view was taken back to before it, by entry {seq}.",
+    "rewound": "Entry {seq} rewound the session to before it.",
     "retracted": "It was retracted{why}.",
     "hidden": "A label hides it from the model.",
-    "left_out": "The list that was recorded last does not have it.",
-    "stray_result": "It answers no call that the model is sent, or one that was answered before.",
+    "left_out": "The list that was recorded last leaves it out.",
+    "stray_result": "It answers a call that the model is not sent, or that has been"
+    " answered already.",
     "thinking_alone": "Reasoning is sent only before what it led to, and to the provider"
     " that signed it.",
-    "blank": "It says nothing that could be sent.",
-    "not_in_format": "`{format}` has no way to say it.",
+    "blank": "It has nothing in it to send.",
+    "not_in_format": "`{format}` can't express it.",
     # The model is sent it in another way.
     "cut_call": "A call that was cut off in the middle can't be sent.",
     "cut_thinking": "Reasoning that was cut off before it was signed can't be sent.",
     "cut_part": "A part that only its provider can read may have been cut off, and is not sent.",
-    "edited": "The list that was recorded last has it in other words.",
-    "merged": "Sent as one message with {others}: providers want the sides to take turns.",
-    "split": "What tools answered is sent next to the calls, apart from the words.",
-    "next_to_call": "What a tool answered is sent right after its call.",
-    "summary_in_front": "A summary is sent in front of what it leaves.",
+    "edited": "The list that was recorded last words it differently.",
+    "merged": "Sent as one message with {others}: providers expect the two sides to alternate.",
+    "split": "Tool results are sent next to their calls, apart from the words.",
+    "next_to_call": "A tool's result is sent right after its call.",
+    "summary_in_front": "A summary is sent before the messages that it does not cover.",
     "reordered": "The list that was recorded last has it in another place.",
     "reshaped": "Stored as `{stored}`, sent as `{format}`.",
-    "reduced": "Stored as `{stored}`, sent as `{format}`, which has no way to say all of it:"
+    "reduced": "Stored as `{stored}`, sent as `{format}`, which can't express all of it:"
     " without {without}.",
-    "adapted": "Changed so that the provider takes it: {places}.",
+    "adapted": "Changed so that the provider accepts it: {places}.",
     # The model is sent what nobody has stored.
     "interrupted": "No outcome of this call is stored: the model is told that it is unknown.",
     "running": "The call is still running: the model is told so.",
     "waiting_for_approval": "The call waits for approval: the model is told so.",
-    "opening": "This provider wants the user's side to begin. Nobody has said this.",
-    "continuation": "The last message is the model's own, and its turn goes on: this tells it to"
-    " continue. Nobody has said it.",
+    "opening": "This provider expects the user to speak first. Nobody said this.",
+    "continuation": "The last message is the model's own and its turn is still running, so this"
+    " tells it to continue. Nobody said it.",
 }
 
 ROUTINE = frozenset(

@@ -198,14 +198,18 @@ def _cut(parts: Iterable[Part], said: list[Part]) -> Iterator[str]:
 
 def _without(parts: list[Part], said: list[Part]) -> list[str]:
     """The kinds of parts that are stored and not sent, in words."""
-    gone = set(map(type, parts)) - set(map(type, said))
+    stored = {type(part) for part in parts}
+    kept = {type(part) for part in said}
+    gone = stored - kept
     return [word for kind, word in _KINDS.items() if kind in gone]
 
 
 def _differing(was: Any, now: Any, place: str = "") -> Iterator[str]:
     """Where two JSON values differ."""
     if type(was) is dict and type(now) is dict:
-        for key in dict.fromkeys([*was, *now]):
+        keys = dict.fromkeys([*was, *now])
+        for key in keys:
+            # `get` alone does not tell null from nothing.
             if was.get(key) != now.get(key) or (key in was) != (key in now):
                 inner = f"{place}.{key}" if place else key
                 yield from _differing(was.get(key), now.get(key), inner)

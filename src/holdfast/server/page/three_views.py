@@ -146,6 +146,8 @@ class ThreeViews:
             shown, why, departs = None, [saw("unreadable")], [sent("unreadable")]
         elif is_summary:
             shown, why = None, [saw("summary", stands_for=self._stands_for(seen.id))]
+        elif self._is_hidden(seen):
+            shown, why = None, [saw("hidden_from_user")]
         else:
             shown, why = what_user_saw(message, parts)
             if owed_to and shown is not None and self._is_owed(seen):
@@ -162,6 +164,10 @@ class ThreeViews:
         )
         for made in self._sent.made.get(seen.id, ()):
             yield self._made(made)
+
+    def _is_hidden(self, seen: StoredMessage) -> bool:
+        """Whether a label says that the user was not shown it."""
+        return self._outline.log.labels.get(seen.id, {}).get("visible_to_user") is False
 
     def _is_owed(self, seen: StoredMessage) -> bool:
         """Whether a message is part of the reply that its turn owes: what stands, and was not

@@ -95,6 +95,8 @@ async def _has_news(
         await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             insist_still(request.request)
+        # A server that is being stopped answers that there is nothing new: the page
+        # asks again.
         return waiting.done() and waiting.result()
     finally:
         waiting.cancel()
@@ -114,6 +116,8 @@ def _waited(session: SessionLog, known: Place, wait_s: float) -> Plan[bool]:
             if left <= 0:
                 return False
             look_s = session.engine.look_s
+            # The owner of a turn may die without a word. Nothing is stored then that
+            # could be heard of, so it is looked for.
             if state.turn is not None:
                 look_s = min(look_s, SETTLE_S)
             yield Listen(news, min(look_s, left))
@@ -138,8 +142,10 @@ def _tag(place: Place) -> str:
 
 def _place_in(header: str | None) -> Place | None:
     """The place that a tag of ours says; None for any other."""
-    found = _TAG.fullmatch(header.strip()) if header is not None else None
-    return None if found is None else (int(found[1]), int(found[2]))
+    found = _TAG.fullmatch((header or "").strip())
+    if found is None:
+        return None
+    return int(found[1]), int(found[2])
 
 
 def _wait_in(header: str | None) -> float:

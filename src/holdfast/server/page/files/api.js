@@ -63,4 +63,5 @@ export const session = (id, signal) => ask(of(id), { signal });
 export const views = (id, query, more) => ask(`${of(id)}/views`, { query, ...more });
 export const entry = (id, seq) => ask(`${of(id)}/entries`, { query: { after: seq - 1, limit: 1 } });
 export const context = (id, format) => ask(`${of(id)}/context`, { query: { format } });
-export const search = (text, signal) => ask("v1/search", { query: { text, limit: 50 }, signal });
+export const HITS_MAX = 50;
+export const search = (text, signal) => ask("v1/search", { query: { text, limit: HITS_MAX }, signal });

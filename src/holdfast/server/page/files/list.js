@@ -1,16 +1,16 @@
 /* The sessions, newest first, and what a search has found. */
 
-import { search, session as getSession, sessions } from "./api.js";
+import { HITS_MAX, search, session as getSession, sessions } from "./api.js";
 import { fill, h, keyed } from "./dom.js";
 import { rest } from "./live.js";
 import { ago, many, moment, short } from "./words.js";
 
 const EVERY_MS = 3000;
 const STATES = [
-  ["", "All"],
-  ["running", "Running"],
-  ["open", "Open"],
-  ["ended", "Ended"],
+  ["", "All", "No sessions yet."],
+  ["running", "Running", "No session is running."],
+  ["open", "Open", "No session is open."],
+  ["ended", "Ended", "No session has ended."],
 ];
 
 export class SessionList {
@@ -84,7 +84,8 @@ export class SessionList {
       make: (each) => h("li", this.link(each)),
     });
     this.more.hidden = !this.next || Boolean(this.text);
-    if (!this.text) fill(this.status, this.items.length ? null : "No sessions yet.");
+    const [, , none] = STATES.find(([state]) => state === this.state);
+    if (!this.text) fill(this.status, this.items.length ? null : none);
     this.mark(this.current);
   }
 
@@ -92,7 +93,7 @@ export class SessionList {
     return h(
       "a.session",
       { href: `#/s/${encodeURIComponent(each.id)}`, "data-id": each.id },
-      h("span.top", h(`span.dot.${each.state}`, { title: each.state }), h("span.title", { dir: "auto" }, each.title || "(nothing said yet)")),
+      h("span.top", h(`span.dot.${each.state}`, { role: "img", "aria-label": each.state, title: each.state }), h("span.title", { dir: "auto" }, each.title || untitled(each))),
       h(
         "span.bottom",
         h("span.key", each.key ?? short(each.id)),
@@ -121,7 +122,8 @@ export class SessionList {
       const [found, named] = await Promise.all([search(this.text, signal), this.named(signal)]);
       if (signal.aborted) return;
       const hits = found.body.items;
-      fill(this.status, many(hits.length + named.length, "match", "matches"));
+      const all = many(hits.length + named.length, "match", "matches");
+      fill(this.status, hits.length < HITS_MAX ? all : `The newest ${all}; there may be more`);
       fill(this.hits, named.map((each) => h("li", this.link(each))), hits.map((hit) => h("li", hitView(hit))));
       this.mark(this.current);
     } catch (error) {
@@ -156,6 +158,9 @@ export class SessionList {
     (this.element.querySelector("ul:not([hidden]) a[aria-current]") ?? links[0])?.focus();
   }
 }
+
+/* What was erased had been said; and once a session has ended, nothing will be. */
+const untitled = (each) => (each.state === "ended" ? "(no words)" : "(nothing said yet)");
 
 function hitView(hit) {
   return h(

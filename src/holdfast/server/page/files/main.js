@@ -8,11 +8,11 @@ import { SessionView } from "./session.js";
 const THEMES = ["", "light", "dark"];
 const KEYS = [
   ["/", "search"],
-  ["l", "go to the list of sessions; ↑ ↓ move in it"],
+  ["l", "the list of sessions; ↑ ↓ to move through it"],
   ["c", "the conversation"],
   ["v", "the three views"],
-  ["n p", "the next and the previous difference of note"],
-  ["t", "light, dark, or as the system has it"],
+  ["n p", "next and previous notable difference"],
+  ["t", "light, dark, or the system's theme"],
   ["?", "these keys"],
 ];
 
@@ -66,8 +66,8 @@ class Page {
       h("h1", "Holdfast"),
       h("label", { for: "token" }, "Token"),
       field,
-      h("button", "Look"),
-      h("p.quiet", { role: "status" }, words || "The server prints an address with a token in it when it starts. It stays in this tab."),
+      h("button", "Open"),
+      h("p.quiet", { role: "status" }, words || "Paste a token, or open the address that the server printed when it started. The token is kept in this tab only."),
     );
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -112,17 +112,18 @@ class Page {
 
   /* To where the address says. */
   async goes() {
-    const [, id, seq] = /^#\/s\/([^/]+)(?:\/(\d+))?$/.exec(location.hash) ?? [];
+    const [, coded, seq] = /^#\/s\/([^/]+)(?:\/(\d+))?$/.exec(location.hash) ?? [];
+    const id = coded ? decoded(coded) : null;
     this.view?.close();
     this.view = null;
     document.body.classList.toggle("at-session", Boolean(id));
-    this.list.mark(id ? decodeURIComponent(id) : null);
+    this.list.mark(id);
     if (!id) {
       document.title = "Holdfast";
       fill(this.main, h("p.hint", "Choose a session, or search what was said."));
       return;
     }
-    const view = new SessionView(decodeURIComponent(id), {
+    const view = new SessionView(id, {
       at: seq ? Number(seq) : null,
       mode: this.mode,
       trouble: (error) => this.trouble(error),
@@ -148,7 +149,7 @@ class Page {
   trouble(error) {
     if (error instanceof Problem && error.status === 401) {
       forgetToken();
-      this.askToken("This token is not known here, or not any more.");
+      this.askToken("The server does not know this token, or no longer does.");
       return;
     }
     const isGone = error && !(error instanceof Problem && error.status < 500);
@@ -202,6 +203,15 @@ class Page {
     if (!does) return;
     event.preventDefault();
     does();
+  }
+}
+
+/* What was typed by hand may be no code of anything. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 

@@ -10,6 +10,8 @@ import { count, many, moment, short, tokens } from "./words.js";
 const FORMATS = ["openai.chat", "openai.responses", "anthropic", "holdfast"];
 const LIMIT = 100;
 const LIMIT_MAX = 1000;
+/* So many messages are kept of a session that is followed at its end: earlier ones are asked for again. */
+const KEPT_MAX = 400;
 
 export class SessionView {
   constructor(id, { at, mode, trouble, changed }) {
@@ -76,7 +78,10 @@ export class SessionView {
       older = again.sections;
     }
     if (page.head !== this.page.head) getSession(this.id, this.stopping.signal).then(({ body }) => this.showInfo(body), () => {});
-    this.page = { ...page, lead, earlier, sections: [...older, ...page.sections] };
+    let sections = [...older, ...page.sections];
+    if (isAtEnd) sections = lastOf(sections, KEPT_MAX);
+    if (sections.length < older.length + page.sections.length) earlier = sections[0].begins;
+    this.page = { ...page, lead, earlier, sections };
     this.show();
     if (isAtEnd) this.toEnd();
   }
@@ -274,4 +279,15 @@ export class SessionView {
     row.focus({ preventScroll: true });
     row.scrollIntoView({ block: "center" });
   }
+}
+
+/* The last sections, as many as hold so many messages, and one at least. */
+function lastOf(sections, most) {
+  let place = sections.length;
+  let total = 0;
+  while (place > 0 && (total < most || place === sections.length)) {
+    place -= 1;
+    total += sections[place].rows.length;
+  }
+  return sections.slice(place);
 }

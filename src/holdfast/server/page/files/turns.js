@@ -18,7 +18,7 @@ export function turnHead(section) {
     "header.turn",
     h("h2", `Turn ${section.number}`),
     h(`span.end.${end}`, end),
-    why ? h("span.why", { title: why }, why) : null,
+    why ? h("span.why", { title: why, tabindex: "0" }, why) : null,
     h("span.quiet", { title: section.started_at ? moment(section.started_at) : null }, facts.filter(Boolean).join(" · ")),
   );
 }
