@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -100,9 +101,10 @@ def main(options: dict[str, Any]) -> None:
     listener.listen(1024)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", **options)
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 if __name__ == "__main__":
-    # The parser and the loop that `holdfast serve` has, unless others are named.
-    main(dict(word.split("=") for word in sys.argv[1:]) or {"http": "httptools", "loop": "asyncio"})
+    # The parser and the loop that `holdfast serve` has.
+    main(dict(word.split("=") for word in sys.argv[1:]) or {"http": "httptools"})

@@ -6,12 +6,19 @@ with LinePusher(port, token, f"/v1/turns/{turn}/streams/{message}") as pusher:
     pusher.cut()                       # the connection is gone, without a word
 """
 
+import itertools
 import json
 import socket
 import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
+from wire_server import ask
+
 LIMIT_S = 60
+NUMBERS = itertools.count(1)
 
 
 class LinePusher:
@@ -71,6 +78,31 @@ class LinePusher:
             found.append(line)
         return found
 
+    def talked(self, end: Callable[[], Any]) -> list[Any]:
+        """Talks on and on, calls `end` meanwhile, and gives all that was answered: numbers as words,
+        from 0 on.
+        """
+        over = threading.Event()
+
+        def talk() -> None:
+            with suppress(OSError):
+                for index in itertools.count(1):
+                    self.say(index, f"{index} ")
+                    if over.is_set():
+                        break
+
+        self.say(0, "0 ")
+        told = [self.answer()]
+        talking = threading.Thread(target=talk)
+        talking.start()
+        try:
+            end()
+            told += self.answers()
+        finally:
+            over.set()
+            talking.join()
+        return told
+
     def cut(self) -> None:
         """Closes the connection at once: the other side is told by a reset."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -81,3 +113,26 @@ class LinePusher:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+
+class Line:
+    """A turn with an open message, and how to push it."""
+
+    def __init__(self, server, **start):
+        self.port, self.token = server
+        self.key = f"k{next(NUMBERS)}"
+        start = {"key": self.key, "message": "Hello.", **start}
+        self.turn = self.ask("POST", "/v1/turns", start).done
+        self.path = f"/v1/turns/{self.turn['id']}"
+        self.message = self.ask("POST", f"{self.path}/streams").done["message_id"]
+
+    def ask(self, *words, **more):
+        return ask(self.port, self.token, *words, **more)
+
+    def pusher(self):
+        return LinePusher(self.port, self.token, f"{self.path}/streams/{self.message}")
+
+    def said(self):
+        """The words of the message, and its state."""
+        path = f"/v1/sessions/{self.turn['session_id']}/transcript"
+        return [(each["text"], each["state"]) for each in self.ask("GET", path).done["items"]][1:]

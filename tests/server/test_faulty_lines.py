@@ -309,9 +309,11 @@ def test_a_reader_behind_such_a_line_is_told_each_piece_once(tmp_path):
         path = f"/v1/turns/{turn['id']}/streams"
         message = server.ask("POST", path).done["message_id"]
         seen, last_id = [], ""
+        heard = threading.Semaphore(1)  # a piece for each event: a late reader is told many in one
 
         def speak():
             for index, text in enumerate(spoken):
+                heard.acquire()
                 push = {"index": index, "chunks": [text], "close": index == len(spoken) - 1}
                 server.ask("POST", f"{path}/{message}", push).done  # noqa: B018
             server.end(turn["id"])
@@ -320,13 +322,15 @@ def test_a_reader_behind_such_a_line_is_told_each_piece_once(tmp_path):
         speaker.start()
         dice = random.Random(11)
         while not (seen and seen[-1].event == "entry" and seen[-1].data["kind"] == "end"):
-            line.trouble = Trouble(jitter_s=0.003, cut_down=dice.randrange(300, 2500))
+            line.trouble = Trouble(jitter_s=0.003, cut_down=dice.randrange(300, 1200))
             stream = f"/v1/sessions/{turn['session_id']}/stream"
             try:
                 with EventReader(line.port, server.key, stream, last_id=last_id) as reader:
                     for event in reader:
                         seen.append(event)
                         last_id = reader.last_id
+                        if event.event == "chunk":
+                            heard.release()
                         if event.event == "entry" and event.data["kind"] == "end":
                             break
             except (OSError, http.client.HTTPException):

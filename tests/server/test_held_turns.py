@@ -1,17 +1,25 @@
 """Turns that are held for HTTP clients, when servers are killed, clients vanish and answers are lost."""
 
+import asyncio
 import contextlib
 import json
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
+from starlette.responses import Response
 
 import holdfast
+import holdfast.testing
+from holdfast.runtime.aio import AsyncSession
+from holdfast.runtime.clock import RealWorld
+from holdfast.runtime.turn_async import AsyncTurn
+from holdfast.server.turns import held
 from holdfast.testing.oracle import judge
 from thorough import few_on_postgres
-from wire_server import WireServer
+from wire_server import WireServer, ask, in_thread
 
 pytestmark = [
     pytest.mark.slow,
@@ -277,6 +285,115 @@ def test_a_late_message_that_is_asked_again_is_stored_once(tmp_path):
         assert [text for text, _ in one.texts(turn["session_id"])] == ["Hello.", "Too late."]
 
 
+OVERTAKERS = {
+    "taken over": ("POST", "/v1/turns", {"key": "{key}", "message": "No.", "on_busy": "interrupt"}),
+    "stopped": ("POST", "/v1/sessions/{session}/stop", {}),
+    "reset": ("POST", "/v1/reset", {"key": "{key}"}),
+}
+
+
+def _overtake(server, turn, way):
+    method, path, body = OVERTAKERS[way]
+    names = {"key": turn["key"], "session": turn["session_id"]}
+    filled = {name: value.format(**names) for name, value in body.items()}
+    server.ask(method, path.format(**names), filled).done  # noqa: B018
+
+
+@pytest.mark.parametrize("told_by", ["renew", "context", "end", "nothing"])
+@pytest.mark.parametrize("way", OVERTAKERS)
+def test_all_that_an_overtaken_client_finishes_is_kept_late_whatever_it_was_told_before(
+    server, way, told_by
+):
+    """I-7: its tools have run, several at once, and it hears of the end by another request first."""
+    turn = server.turn(f"overtaken: {way}, {told_by}")
+    path = f"/v1/turns/{turn['id']}"
+    calls = []
+    for number in range(3):
+        call = {"name": "pay", "arguments": {"number": number}}
+        calls.append(server.ask("POST", f"{path}/calls", call).done["call_id"])
+    _overtake(server, turn, way)
+    if told_by != "nothing":
+        method = "GET" if told_by == "context" else "POST"
+        told = server.ask(method, f"{path}/{told_by}")
+        assert (told.status, told.code) == (409, "turn_interrupted")
+    for number, call in enumerate(calls):
+        key = {"Idempotency-Key": f"paid {number}"}
+        for _ in range(3):
+            paid = {"call_id": call, "content": f"Paid {number}."}
+            told = server.ask("POST", f"{path}/results", paid, headers=key)
+            assert (told.status, told.code) == (409, "turn_interrupted")
+    told = server.ask("POST", f"{path}/messages", {"message": "All paid."})
+    assert told.code == "turn_interrupted"
+    session = f"/v1/sessions/{turn['session_id']}"
+    late = []
+    for each in server.ask("GET", f"{session}/transcript").done["items"]:
+        if each["late"]:
+            assert each["turn"] == turn["id"]
+            late.append(each["text"])
+    assert late == ["Paid 0.", "Paid 1.", "Paid 2.", "All paid."]
+    states = [each["state"] for each in server.ask("GET", f"{session}/calls").done["items"]]
+    assert states == ["done"] * 3
+    # Nothing else is done in it, and nobody else may.
+    for step, body in (("streams", {}), ("calls", {"name": "pay"}), ("inbox", {}), ("renew", {})):
+        assert server.ask("POST", f"{path}/{step}", body).code == "turn_interrupted"
+    assert server.ask("GET", path).done["lease_left_s"] is None
+
+
+def test_what_was_stored_in_time_is_not_stored_again_late(server):
+    """The answer was lost, its turn was taken over, and its client asks again."""
+    turn = server.turn("in time")
+    path, key = f"/v1/turns/{turn['id']}/messages", {"Idempotency-Key": "in time"}
+    said = server.ask("POST", path, {"message": "In time."}, headers=key).done
+    _overtake(server, turn, "taken over")
+    for _ in range(2):
+        assert server.ask("POST", path, {"message": "In time."}, headers=key).done == said
+        assert server.ask("POST", f"/v1/turns/{turn['id']}/renew").code == "turn_interrupted"
+    texts = [text for text, _ in server.texts(turn["session_id"])]
+    assert texts.count("In time.") == 1
+
+
+def test_a_turn_that_its_own_client_has_ended_takes_nothing_late(server):
+    turn = server.turn("ended")
+    server.end(turn["id"])
+    told = server.ask("POST", f"/v1/turns/{turn['id']}/messages", {"message": "No."})
+    assert told.code == "turn_interrupted"
+    assert [text for text, _ in server.texts(turn["session_id"])] == ["Hello."]
+
+
+def test_only_the_last_of_the_overtaken_turns_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(held, "OVERTAKEN_MAX", 1)
+    with in_thread(tmp_path / "s.db") as (port, token):
+        ask_here = partial(ask, port, token, "POST")
+        turns = []
+        for key in ("a", "b"):
+            turns.append(ask_here("/v1/turns", {"key": key, "message": "Hello."}).done)
+            ask_here("/v1/turns", {"key": key, "message": "No.", "on_busy": "interrupt"})
+            # The first tells the server, too.
+            for _ in range(2):
+                assert ask_here(f"/v1/turns/{turns[-1]['id']}/renew").code == "turn_interrupted"
+        for turn in turns:
+            told = ask_here(f"/v1/turns/{turn['id']}/messages", {"message": "Late."})
+            assert told.code == "turn_interrupted"
+        counts = []
+        for turn in turns:
+            path = f"/v1/sessions/{turn['session_id']}/transcript"
+            items = ask(port, token, "GET", path).done["items"]
+            counts.append([each["text"] for each in items].count("Late."))
+        assert counts == [0, 1]
+
+
+def test_a_turn_takes_nothing_late_as_it_is_ended():
+    """Its end is stored, and not answered yet."""
+    turns = held.LeasedTurns(RealWorld())
+    with holdfast.testing.temporary_store() as store:
+        with store.turn("k", "Hello.") as work:
+            session = AsyncSession(work._work.session)
+            leased = turns.hold(AsyncTurn(work._work), session, lease_s=30)
+            leased.is_ending = True
+        assert turns.get(session.tenant, leased.id) is None
+        assert turns.overtaken(session.tenant, leased.id) is None
+
+
 def test_a_reset_and_a_fork_are_done_once_over_a_restart(where):
     """A message that came to the new session is not lost to a reset that is asked again."""
     key = {"Idempotency-Key": "once"}
@@ -301,3 +418,33 @@ def test_a_reset_and_a_fork_are_done_once_over_a_restart(where):
         assert len(sessions) == 3
     with holdfast.open(where) as store:
         assert judge(store) == []
+
+
+def test_what_is_still_being_done_is_not_done_again_however_much_else_is_asked(monkeypatch):
+    monkeypatch.setattr(held, "ANSWERS_MAX", 2)
+
+    async def play():
+        answers, begun, may_end = held.Answers(), [], asyncio.Event()
+
+        async def work(name):
+            begun.append(name)
+            if name == "slow":
+                await may_end.wait()
+            return Response(name)
+
+        def ask(name):
+            return asyncio.ensure_future(answers.once(name, b"", partial(work, name)))
+
+        slow = ask("slow")
+        for number in range(5):
+            await ask(f"quick {number}")
+        again = ask("slow")
+        await asyncio.sleep(0)
+        may_end.set()
+        assert (await slow).body == (await again).body == b"slow"
+        assert begun == ["slow", *(f"quick {number}" for number in range(5))]
+        # Those that are over are forgotten, the oldest first.
+        await ask("quick 0")
+        assert begun.count("quick 0") == 2
+
+    asyncio.run(play())

@@ -10,6 +10,8 @@ import threading
 
 import pytest
 
+from holdfast.server.limits import BUCKETS_MAX, Rates
+from holdfast.server.problems import WireProblem
 from holdfast.server.serving.slow_clients import TimedProtocol
 from wire_server import WireServer, ask, in_thread
 
@@ -166,6 +168,54 @@ def test_who_asks_too_often_is_told_to_wait(tmp_path):
         told = [ask(port, token, "GET", "/v1/sessions") for _ in range(6)]
         assert told[0].status == 200 and told[-1].status == 429
         assert told[-1].code == "rate_limited" and int(told[-1].headers["retry-after"]) >= 1
+
+
+class _Asking:
+    """A sender whose clock is turned by hand."""
+
+    def __init__(self, rate):
+        self.now, self._rates = 100.0, Rates(rate, lambda: self.now)
+
+    def ask(self, name="ada"):
+        """How long it is to wait; 0 if it is let in."""
+        try:
+            self._rates.count({"client": (name, 1)})
+        except WireProblem as problem:
+            return int(problem.headers["retry-after"])
+        return 0
+
+
+def test_who_asks_twice_as_often_as_it_may_is_let_in_every_other_time():
+    sender, let_in = _Asking(8), 0
+    for _ in range(320):
+        sender.now += 1 / 16
+        let_in += sender.ask() == 0
+    # Those of twenty seconds, and the second's worth that it may save up.
+    assert 160 <= let_in <= 168
+
+
+@pytest.mark.parametrize("rate", [0.125, 0.375, 0.75, 1, 3, 8])
+def test_who_waits_as_long_as_it_was_told_is_let_in(rate):
+    sender = _Asking(rate)
+    for elapsed in (0, 0.25, 0.5, 1.75, 2.25):
+        sender.now += elapsed
+        while not (wait := sender.ask()):
+            pass
+        if wait > 1:
+            sender.now += wait - 1
+            assert sender.ask() == 1
+            wait = 1
+        sender.now += wait
+        assert sender.ask() == 0
+
+
+def test_who_has_asked_too_often_waits_however_many_others_ask():
+    sender = _Asking(2)
+    assert [sender.ask() for _ in range(3)] == [0, 0, 1]
+    for number in range(BUCKETS_MAX + 5):
+        sender.ask(f"other {number}")
+        if number % 100 == 0:
+            assert sender.ask() == 1
 
 
 def test_nothing_that_is_said_and_no_token_is_in_the_log_or_in_a_problem(tmp_path):

@@ -2,44 +2,19 @@
 and stored once however often its client was cut off (I-5).
 """
 
-import itertools
-
 import pytest
 
 import holdfast
-from line_pusher import LinePusher
-from wire_server import WireServer, ask, in_thread
+from line_pusher import Line, LinePusher
+from wire_server import WireServer, in_thread
 
 TEXT = "The kelp holds fast. "
-NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     with in_thread(tmp_path_factory.mktemp("lines") / "s.db", bytes_max=4096) as served:
         yield served
-
-
-class Line:
-    """A turn with an open message, and how to push it."""
-
-    def __init__(self, server, **start):
-        self.port, self.token = server
-        start = {"key": f"k{next(NUMBERS)}", "message": "Hello.", **start}
-        self.turn = self.ask("POST", "/v1/turns", start).done
-        self.path = f"/v1/turns/{self.turn['id']}"
-        self.message = self.ask("POST", f"{self.path}/streams").done["message_id"]
-
-    def ask(self, *words, **more):
-        return ask(self.port, self.token, *words, **more)
-
-    def pusher(self):
-        return LinePusher(self.port, self.token, f"{self.path}/streams/{self.message}")
-
-    def said(self):
-        """The words of the message, and its state."""
-        path = f"/v1/sessions/{self.turn['session_id']}/transcript"
-        return [(each["text"], each["state"]) for each in self.ask("GET", path).done["items"]][1:]
 
 
 def test_each_line_is_answered_before_the_request_ends(server):
@@ -166,6 +141,36 @@ def test_a_server_that_ends_tells_those_who_push(tmp_path):
     [last] = pusher.answers()
     assert last["problem"]["code"] == "store_unavailable"
     pusher.cut()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["end", "stop"])
+def test_whoever_goes_on_talking_when_the_turn_ends_is_told_all_that_is_stored(server, way):
+    line = Line(server)
+    with line.pusher() as pusher:
+        session = f"/v1/sessions/{line.turn['session_id']}"
+        path = line.path if way == "end" else session
+        told = pusher.talked(lambda: line.ask("POST", f"{path}/{way}").done)
+    _insist_told(told, "turn_interrupted", line.said())
+
+
+@pytest.mark.slow
+def test_whoever_goes_on_talking_when_the_server_ends_is_told_all_that_is_stored(tmp_path):
+    with WireServer(tmp_path / "s.db") as server:
+        line = Line((server.port, server.key))
+        with line.pusher() as pusher:
+            told = pusher.talked(server.process.terminate)
+        assert server.end()[1] == ""
+    with holdfast.open(tmp_path / "s.db") as store:
+        [_, said] = store.get(line.turn["session_id"]).transcript()
+    _insist_told(told, "store_unavailable", [(said.text, said.state)])
+
+
+def _insist_told(told, code, said):
+    assert told[-1]["problem"]["code"] == code
+    words = "".join(each["text"] for each in told[:-1])
+    assert words == "".join(f"{number} " for number in range(told[-2]["index"]))
+    assert [text for text, _ in said] == [words]
 
 
 def test_a_server_that_ends_does_not_wait_for_one_who_pushes_and_does_not_listen(tmp_path):

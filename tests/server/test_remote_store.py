@@ -5,13 +5,15 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.domain.entry import Draft
 from holdfast.domain.reset_policy import scope_of
-from holdfast.engine.protocol import Chunk, Laid, Opening, Refused, Start, Write
+from holdfast.engine.protocol import Chunk, Laid, Opening, Refused, Start, Write, Written
+from holdfast.engine.remote.calls import Tries, Unanswered
 from holdfast.errors import (
     BadArgument,
     InvalidMessage,
@@ -262,6 +264,7 @@ def test_what_could_not_be_read_again_is_refused(store: holdfast.Store) -> None:
     writes.append(Write(session.id, start=Start("me", float("nan")), drafts=bad[:0]))
     writes.append(Write(session.id, chunk=Chunk(mint(), 0, b"\xff"), fence=1))
     writes.append(Write(session.id, fence=1 << 62))
+    writes.append(Write("0" * 32, open=Opening("red", "other", 1)))
     twice = Draft("message", None, mint(), 5, b"", b'{"role":"user","content":"x"}')
     writes.append(Write(session.id, drafts=(twice, twice)))
     for write in writes:
@@ -272,6 +275,40 @@ def test_what_could_not_be_read_again_is_refused(store: holdfast.Store) -> None:
     with pytest.raises(StoreUnavailable):
         engine.commit([(Write(session.id, lay=Laid(1, 1)),)])
     assert len(session._log.engine.entries(session.id)) == 1
+
+
+def test_a_commit_does_nothing_twice(store: holdfast.Store) -> None:
+    """All its writes are judged by what was there before it: of two that do the same thing, neither
+    sees the other.
+    """
+    session, engine = store.session("k"), store._work.engine
+    scope = scope_of("red", key="k", session=session.id)
+    event, key = (scope, "update-7"), Opening("red", "other", 1)
+
+    def said(**more: Any) -> Write:
+        body = b'{"role":"user","content":"x"}'
+        return Write(session.id, drafts=(Draft("message", None, mint(), 5, b"", body),), **more)
+
+    def opened(id: str, opening: Opening) -> Write:
+        return Write(id, open=opening, drafts=(Draft("open", None, mint(), 5, b"{}"),))
+
+    taken, chunk = mint(), Chunk(mint(), 0, b'[["text",0,"x"]]')
+    pairs = [
+        [said(event=event), said(event=event)],
+        [said(start=Start("me", 5.0)), said(start=Start("me", 5.0))],
+        [said(takes=(taken,)), said(takes=(taken,))],
+        [said(takes=(taken, taken))],
+        [Write(session.id, fence=1, chunk=chunk)] * 2,
+        [opened("0" * 32, key), opened("1" * 32, key)],
+        [opened("0" * 32, key), opened("0" * 32, Opening("red", "another", 1))],
+    ]
+    for writes in pairs:
+        with pytest.raises(InvalidMessage, match="twice"):
+            engine.commit([tuple(writes)])
+    assert len(engine.entries(session.id)) == 1
+    # What the store's own programs do: two messages, each with its own id.
+    several = said(event=event), said(event=(scope, "update-8"))
+    assert isinstance(engine.commit([several])[0], Written)
 
 
 # Opening and closing
@@ -343,6 +380,38 @@ def test_a_message_that_is_too_large_for_the_server_is_refused_at_once(
         session.append("x" * (17 << 20))
     session.append("Short.")
     assert [each.text for each in session.transcript()] == ["Short."]
+
+
+def test_a_server_that_was_given_up_is_asked_less_often_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever cleans up after an outage would wait as long again for each thing that is left to do."""
+    monkeypatch.setattr("holdfast.engine.remote.calls.PATIENCE_S", 1.0)
+    monkeypatch.setattr("holdfast.engine.remote.calls.OPENING_S", 0.0)
+    pauses: list[int] = []
+
+    def asked() -> int:
+        """How often a question is asked again that nobody answers."""
+        pauses.clear()
+        with pytest.raises(StoreUnavailable):
+            store.get("0" * 32)
+        return len(pauses)
+
+    def paused(tries: Tries, error: Unanswered | None = None) -> bool:
+        pauses.append(1)
+        return pause(tries, error)
+
+    pause = Tries.pause
+    monkeypatch.setattr(Tries, "pause", paused)
+    with KilledServer(tmp_path / "s.db") as server:
+        with holdfast.open(server.url, token=TOKEN) as store:
+            server.kill()
+            assert asked() > 2 and asked() == 1
+            server.start()
+            assert list(store.sessions()) == []
+            server.kill()
+            assert asked() > 2
+            server.start()
 
 
 def test_a_forked_child_opens_the_store_again(store: holdfast.Store) -> None:

@@ -1,10 +1,9 @@
 """A token that is taken back: whoever waits with it is answered, and told, no more."""
 
 import asyncio
-import itertools
 import socket
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 import uvicorn
@@ -176,23 +175,7 @@ def test_whoever_goes_on_talking_with_a_token_that_is_taken_back_is_not_heard(tm
         opened = ask(port, kept, "POST", f"/v1/turns/{turn['id']}/streams", {}).done
         place = f"/v1/turns/{turn['id']}/streams/{opened['message_id']}"
         with LinePusher(port, lost, place) as pusher:
-            over = threading.Event()
-
-            def talk():
-                with suppress(OSError):
-                    for index in itertools.count(1):
-                        pusher.say(index, f"{index} ")
-                        if over.is_set():
-                            break
-
-            pusher.say(0, "0 ")
-            told = [pusher.answer()]
-            talking = threading.Thread(target=talk)
-            talking.start()
-            file.write_text(before)
-            told += pusher.answers()
-            over.set()
-            talking.join()
+            told = pusher.talked(lambda: file.write_text(before))
         assert told[-1]["problem"]["code"] == "unauthenticated"
         said = "".join(each["text"] for each in told[:-1])
         assert said == "".join(f"{n} " for n in range(told[-2]["index"]))

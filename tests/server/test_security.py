@@ -11,6 +11,7 @@ from holdfast.engine.remote.verbs import PATH, VERBS
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import SCOPES, Tokens
 from holdfast.server.page import files
+from holdfast.server.serving.listening import listening
 from wire_server import WireServer, new_token
 
 OPEN = {"/health", "/ready", "/openapi.json", *(route.path for route in files.routes())}
@@ -208,6 +209,15 @@ def test_an_address_that_others_can_reach_needs_tokens(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_port_that_is_in_use_is_told_as_such(tmp_path):
+    with listening("127.0.0.1", 0) as listener:
+        port = str(listener.getsockname()[1])
+        done = command("serve", tmp_path / "s.db", "--port", port)
+    assert done.code == 2
+    words = f"`port` takes a port that is free on 127.0.0.1, not {port}, which is in use."
+    assert words in done.err
+
+
 def test_every_answer_has_the_headers_that_keep_it_from_pages(served):
     server, _, _ = served
     for path, token in (("/health", None), ("/v1/sessions", server.key), ("/v1/x", server.key)):

@@ -206,6 +206,18 @@ def test_what_the_view_leaves_out_says_why(store, session):
     assert all(rows[text].saw for text in told)
 
 
+def test_what_a_label_hides_from_the_user_is_in_the_other_two_views(session):
+    with session.turn("Go on.") as turn:
+        hidden = turn.add({"role": "assistant", "content": "A note to myself."})
+    session.label(hidden, visible_to_user=False)
+    row = by_text(look(session))["A note to myself."]
+    [why] = row.differences
+    assert (why.view, why.code, why.routine) == ("saw", "hidden_from_user", False)
+    assert row.saw is None and row.sent is not None
+    session.label(hidden, visible_to_user=True)
+    assert codes(by_text(look(session))["A note to myself."]) == []
+
+
 def test_a_list_that_was_recorded_drops_edits_and_reorders(session):
     texts = ("Charge my card 4111 for the print.", "It is ordered.", "And the frame?", "Oak.")
     said = [

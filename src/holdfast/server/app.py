@@ -32,6 +32,7 @@ from holdfast.server import (
 )
 from holdfast.server.auth import Authentication, Tokens
 from holdfast.server.limits import BODY_MAX, BODY_S, Limits
+from holdfast.server.operations import name_patterns
 from holdfast.server.problems import Problems
 from holdfast.server.serving.straight_body import STRAIGHT, StraightBody
 from holdfast.server.tenants import Tenants
@@ -85,6 +86,7 @@ def make_app(store: AsyncStore, settings: Settings) -> Starlette:
     routes: list[BaseRoute] = []
     for module in MODULES:
         routes += module.routes()
+    name_patterns(routes)
     app = Starlette(
         routes=routes,
         middleware=_around(settings, tenants, meter),
@@ -96,6 +98,8 @@ def make_app(store: AsyncStore, settings: Settings) -> Starlette:
     app.state.tenants = tenants
     app.state.turns = LeasedTurns(tenants.world)
     app.state.meter = meter
+    # Set when the process is told to end. What waits or streams without end looks at
+    # it.
     app.state.closing = asyncio.Event()
     app.state.token_watch = TokenWatch(settings.tokens)
     app.state.settings = settings

@@ -9,10 +9,10 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast.errors import BadArgument
+from holdfast.errors import BadArgument, NotFound
 from holdfast.runtime.border import RULES
 from holdfast.runtime.plans.plan_asyncio import arun
-from holdfast.runtime.turns.outbox import OwedWork, Receipt, owed_by
+from holdfast.runtime.turns.outbox import NEVER_OWED, OwedWork, Receipt, owed_by
 from holdfast.server.operations import Body, Query, WireRequest, answer, route
 from holdfast.server.records import (
     Owes,
@@ -50,6 +50,8 @@ async def accept(request: WireRequest) -> Response:
         reply_to=body.reply_to,
         labels=body.labels,
     )
+    # An event id names what happened: the same event is the same, however it is worded.
+    # An `Idempotency-Key` names a request, and must not be used for another.
     if receipt.again and body.event_id is None:
         place = (receipt.session_id, receipt.message_id)
         await insist_same(request, place, [body.message], body.format)
@@ -138,12 +140,17 @@ async def _owed(request: WireRequest, claim: str | None) -> OwedWork | None:
     never owed is not there.
     """
     session = await request.session()
+    name = request.path["reply"]
     try:
-        reply = bytes.fromhex(request.path["reply"])
+        reply = bytes.fromhex(name)
+    except ValueError:
+        # No reply has such an id.
+        raise NotFound(what="reply", name=name, hint=NEVER_OWED) from None
+    try:
         token = None if claim is None else bytes.fromhex(claim)
     except ValueError:
-        takes = "the `id` and the `claim` of a reply"
-        raise BadArgument(parameter="reply", takes=takes, given="others") from None
+        takes = "what the reply was claimed with"
+        raise BadArgument(parameter="claim", takes=takes, given="other text") from None
     return await arun(owed_by(session._log, reply, token))
 
 

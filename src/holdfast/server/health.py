@@ -17,7 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.runtime.plans.plan import Plan, read
 from holdfast.runtime.plans.plan_asyncio import arun
-from holdfast.server.operations import EVENTS, WireRequest, answer, route
+from holdfast.server.operations import (
+    EVENTS,
+    WireRequest,
+    answer,
+    pattern_of,
+    route,
+)
+from holdfast.server.waiting import AWAITED, ENDLESS
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,12 +45,13 @@ class Meter:
         self.under_way = 0
 
     def count(self, method: str, path: str, status: int, seconds: float | None) -> None:
-        """A request was answered; a stream takes as long as somebody reads it, and no time is
-        counted.
+        """A request was answered; a stream takes as long as somebody reads it, and a wait for news
+        as long as there are none: no time is counted.
         """
         self.answered[method, path, status] += 1
         if seconds is None:
             return
+        # Prometheus' bounds are inclusive (`le`), hence not `bisect_right`.
         self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
         self.seconds += seconds
 
@@ -74,14 +82,19 @@ class Metering:
             await self._app(scope, receive, noting)
         finally:
             self._meter.under_way -= 1
-            operation = getattr(scope.get("endpoint"), "operation", None)
             # Not the address itself: it names a session, and there may be any number of them.
-            path = "other" if operation is None else operation.path
+            path = pattern_of(scope) or "other"
             method = scope["method"] if path != "other" else "other"
-            streams = operation is not None and operation.media == EVENTS
-            took_s = None if streams else self._tick() - since
+            took_s = None if _goes_on(scope) else self._tick() - since
             self._meter.count(method, path, status, took_s)
             log_request(method, path, status, took_s)
+
+
+def _goes_on(scope: Scope) -> bool:
+    """Whether a request took as long as somebody read, or as there were no news."""
+    operation = getattr(scope.get("endpoint"), "operation", None)
+    streams = operation is not None and operation.media == EVENTS
+    return streams or ENDLESS in scope or AWAITED in scope
 
 
 def log_request(
@@ -113,6 +126,7 @@ async def ready(request: WireRequest) -> Response:
 
 
 def _look(engine: Any) -> Plan[Any]:
+    # No session has this id. It is the cheapest question that reaches the store.
     return (yield from read(lambda: engine.state("00000000")))
 
 
@@ -148,6 +162,7 @@ def _requests(meter: Meter) -> Iterator[str]:
     yield f"# TYPE {name} histogram"
     total = 0
     for most, count in zip((*BUCKETS_S, "+Inf"), meter.buckets, strict=True):
+        # Each bucket includes the ones below it.
         total += count
         yield f'{name}_bucket{{le="{most}"}} {total}'
     yield f"{name}_sum {meter.seconds:.6f}"

@@ -6,6 +6,7 @@ before the body is limited by `serving.slow_clients`.)
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,6 +58,8 @@ class BodyLimit:
         self._bytes_max, self._body_s = bytes_max, body_s
         self._taken = 0
         self._ended = self._is_by_line = False
+        # For the body as a whole: a limit for each piece would let a sender drip for
+        # ever.
         self._deadline = asyncio.get_running_loop().time() + body_s
 
     def by_line(self) -> None:
@@ -117,14 +120,20 @@ class Rates:
         name = f"{who.tenant} {who.name}" if who is not None else client[0]
         now = self._tick()
         burst = max(1.0, self._rate)
-        left, since = self._left.get(name, (burst, now))
+        # Taken out before it is set, so that whoever asked last stands behind the
+        # others.
+        left, since = self._left.pop(name, (burst, now))
         left = min(burst, left + (now - since) * self._rate)
-        if len(self._left) >= BUCKETS_MAX:
-            # Whoever has not asked for a second has all of it again.
-            self._left.clear()
-        self._left[name] = (max(0.0, left - 1), now)
-        if left < 1:
-            wait = max(1, round((1 - left) / self._rate))
+        is_refused = left < 1
+        # Who is refused keeps what it has saved up: one who asks all the time would
+        # never be let in otherwise.
+        self._left[name] = (left if is_refused else left - 1, now)
+        if len(self._left) > BUCKETS_MAX:
+            # Whoever has not asked for the longest time has, most likely, all of it
+            # again.
+            del self._left[next(iter(self._left))]
+        if is_refused:
+            wait = math.ceil((1 - left) / self._rate)
             raise WireProblem(
                 "rate_limited",
                 f"At most {self._rate:g} requests a second; wait a little.",

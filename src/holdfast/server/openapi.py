@@ -35,6 +35,7 @@ def document(routes: Iterable[BaseRoute], version: str) -> Json:
         wanted = (operation.body, operation.query, operation.gives)
         types += [each for each in wanted if each is not None and each not in types]
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    # By `repr`: not all of them are classes with a name (`Compaction | None`).
     known = dict(zip(map(repr, types), schemas, strict=True))
     paths: Json = {}
     for operation in operations:
@@ -80,8 +81,10 @@ def _described(operation: Operation, known: Json, components: Json) -> Json:
 
 
 def _name_of(operation: Operation) -> str:
-    words = re.findall(r"\w+", operation.path.replace("/v1/", "/"))
-    return "_".join([operation.method.lower(), *words]).replace(".", "_")
+    path = operation.path.replace("/v1/", "/")
+    words = re.findall(r"\w+", path)
+    name = "_".join([operation.method.lower(), *words])
+    return name.replace(".", "_")
 
 
 def _parameters(operation: Operation, components: Json) -> list[Json]:

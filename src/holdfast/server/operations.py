@@ -5,13 +5,14 @@ documented is what is done. An endpoint gets a `WireRequest` and gives a `Respon
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 from holdfast.errors import BadArgument
 from holdfast.exporters.entry_json import encoded
@@ -174,6 +175,19 @@ def route(
     return Route(path, guarded, methods=[method])
 
 
+def name_patterns(routes: Iterable[BaseRoute]) -> None:
+    """Has each endpoint know the pattern of its address, also those that are no operations."""
+    for each in routes:
+        if isinstance(each, Route):
+            each.endpoint.pattern = each.path_format  # type: ignore[attr-defined]
+
+
+def pattern_of(scope: Scope) -> str | None:
+    """The pattern of the address that a request came to; None if it came to none of ours."""
+    pattern: str | None = getattr(scope.get("endpoint"), "pattern", None)
+    return pattern
+
+
 def _is_lines(request: Request) -> bool:
     media = request.headers.get("content-type", "").partition(";")[0]
     return media.strip().lower() == LINES
@@ -201,9 +215,12 @@ def read_body(raw: bytes, kind: type[Body]) -> Body:
             return msgspec.json.decode(raw, type=kind)
         except msgspec.ValidationError:
             raise
+        # A ValidationError is a DecodeError, too, hence the clause above: such a body
+        # was JSON, and reading it in another way would not help.
         except (msgspec.DecodeError, UnicodeDecodeError):
             # Halves of surrogate pairs are JSON, and can be stored; msgspec does not read them.
-            told = json.loads(raw, parse_constant=_no_number)
+            # Decoded here: `json` would guess at the encoding, and take what is no UTF-8.
+            told = json.loads(raw.decode(), parse_constant=_no_number)
             return msgspec.convert(told, type=kind)
     except msgspec.ValidationError as error:
         raise _mistake("the body", error) from None
@@ -213,6 +230,8 @@ def read_body(raw: bytes, kind: type[Body]) -> Body:
 
 
 def _no_number(name: str) -> Any:
+    # Python takes NaN and Infinity for numbers. They are no JSON, and nobody else could
+    # read what is stored of them.
     raise ValueError(name)
 
 

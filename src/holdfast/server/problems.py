@@ -146,6 +146,7 @@ def problem_body(problem: WireProblem) -> dict[str, Any]:
         "code": problem.code,
     }
     for name, value in problem.fields.items():
+        # A field of an error never takes the place of one that every problem has.
         body.setdefault(name, value)
     return body
 

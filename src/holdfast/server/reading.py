@@ -46,6 +46,7 @@ async def transcript(request: WireRequest) -> Response:
     that follows.
     """
     session = await request.session()
+    # Before the messages: a page may have more than its `ETag` says, and never less.
     head = await session.head()
     messages = session.transcript(request.query.after)
     items, next = await _page(request.query, messages, _told_message)
@@ -81,6 +82,7 @@ async def _page(
     items: list[R] = []
     size = last = 0
     async for each in found:
+        # One more is read than is told: only that says whether there is a next page.
         if len(items) == query.limit or size > PAGE_BYTES_MAX:
             return items, last
         item, weight = told(each)

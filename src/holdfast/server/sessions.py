@@ -100,6 +100,8 @@ async def reset_key(request: WireRequest) -> Response:
     """Ends the key's current session and gives it a new one, whose epoch is one higher."""
     key = RULES["key"]("key", request.body.key)
     reason = RULES["reason"]("reason", request.body.reason)
+    # Not by `Store.reset`, which takes no name for what is asked again: so its
+    # arguments are checked here. `fork` does the same.
     work = request.store._work
     made = await made_once(request, reset(work, key, reason=reason, name=request.key))
     return answer(session_name(made))
@@ -281,7 +283,8 @@ async def fork(request: WireRequest) -> Response:
     at = None if body.at is None else RULES["at"]("at", body.at)
     key = None if body.key is None else RULES["key"]("key", body.key)
     plan = fork_of(session._log, at=at, key=key, name=request.key)
-    return answer(session_name(await made_once(request, plan)), status=201)
+    made = await made_once(request, plan)
+    return answer(session_name(made), status=201)
 
 
 class StopBody(Body):

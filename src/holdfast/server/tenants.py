@@ -41,6 +41,8 @@ class Tenants:
 
     async def session(self, tenant: str, session_id: str) -> AsyncSession:
         """A session of this tenant, by its id or an unambiguous beginning of it."""
+        # By whole ids alone. A beginning of one is looked up each time: by now several
+        # sessions may begin with it.
         known = self._handles.get((tenant, session_id))
         if known is None:
             known = await self.store(tenant).get(session_id)

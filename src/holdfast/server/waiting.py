@@ -16,6 +16,8 @@ Cut = Literal["stopping", "revoked"]
 """Why the server ends a wait by itself."""
 ENDLESS = "holdfast.endless"
 """What a request has in its scope whose answer goes on until somebody ends it."""
+AWAITED = "holdfast.awaited"
+"""What a request has in its scope that has waited for news."""
 
 
 def is_stopping(request: Request) -> bool:
@@ -43,8 +45,12 @@ def insist_still(request: Request) -> None:
         raise TokenRevoked
 
 
-async def cut_short(request: Request) -> None:
-    """Returns when nobody is to wait any longer for an answer to this request."""
+async def cut_short(request: Request, *, for_news: bool = True) -> None:
+    """Returns when nobody is to wait any longer for an answer to this request. It waits `for_news`,
+    or for what is done for it.
+    """
+    if for_news:
+        request.scope[AWAITED] = True
     closing: asyncio.Event = request.app.state.closing
     tasks = [
         asyncio.ensure_future(_gone(request)),

@@ -3,13 +3,19 @@
 `./dev streams` runs the protocol's public suite, all of it.
 """
 
+import asyncio
 import http.client
 import json
+import re
 import signal
+import socket
 import threading
+from collections import Counter
 
 import pytest
 
+import holdfast
+from holdfast.server.durable import streams_of_tenant
 from holdfast.server.durable.stream_log import (
     Append,
     StreamAppended,
@@ -28,9 +34,11 @@ from holdfast.server.durable.stream_log import (
     shown,
     written,
 )
+from holdfast.server.durable.streams_of_tenant import TenantStreams
 from thorough import few_cases
 from wire_server import WireServer, new_token
 
+LIMIT_S = 20
 TEXT = {"Content-Type": "text/plain"}
 
 
@@ -89,6 +97,21 @@ def test_what_does_not_fit_the_stream_is_refused():
     log = _log(content_type="application/json")
     for body in (b"{", b"[]", b"\xff", b"[" * 100_000):
         assert _refused(log, _asked(body, content_type="application/json"))[0] == 400
+
+
+@pytest.mark.parametrize("body", [b"NaN", b"[1, -Infinity]", b'{"a": Infinity}', b"1e400"])
+def test_what_no_reader_of_json_can_read_is_refused(body):
+    """Python reads it. One such value, and the array that it is told in is no JSON for anybody else."""
+    log = _log(content_type="application/json")
+    assert _refused(log, _asked(body, content_type="application/json"))[0] == 400
+    with pytest.raises(StreamRefusal):
+        packed(body, is_json=True, is_first=True)
+
+
+def test_half_of_a_character_is_told_as_json_in_utf_8():
+    kept = packed('["\\ud83d", "\\ud83d\\ude00é"]'.encode(), is_json=True)
+    assert shown([kept], is_json=True).decode() == '["\\ud83d","😀é"]'
+    assert beginning(kept, 1, is_json=True) == b'"\\ud83d",'
 
 
 def test_json_is_kept_as_values():
@@ -217,6 +240,38 @@ def test_a_stream_is_its_tenants_own_and_an_erased_one_is_gone(tmp_path):
         assert _stream(server, "GET", "a").status in (404, 410)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("starts", [1, 2], ids=["one server", "started again"])
+def test_the_address_of_a_stream_whose_session_is_over_can_be_used_again(tmp_path, starts):
+    """Whether it was deleted or has forks, and whether its session was ended or erased."""
+    with WireServer(tmp_path / "s.db") as server:
+        paths = []
+        for way in ("end", "erase"):
+            for state in ("as-it-was", "deleted", "forked"):
+                paths.append(path := f"{state}/{way}")
+                assert _stream(server, "PUT", path, "secret").status == 201
+                if state == "deleted":
+                    assert _stream(server, "DELETE", path).status == 204
+                elif state == "forked":
+                    fork = {"Stream-Forked-From": f"/v1/stream/{path}"}
+                    assert _stream(server, "PUT", f"fork/{way}", headers=fork).status == 201
+                key = f"/v1/sessions?key=durable-stream:{path}"
+                [session] = server.ask("GET", key).done["items"]
+                ending = {"preview": False} if way == "erase" else {"reason": "over"}
+                done = server.ask("POST", f"/v1/sessions/{session['id']}/{way}", ending)
+                assert done.status == 200
+        if starts == 2:
+            server.kill()
+            server.start()
+        for path in paths:
+            assert _stream(server, "GET", path).status == 404
+            assert _stream(server, "POST", path, "more").status == 404
+            assert _stream(server, "PUT", path, "mine").status == 201
+            assert _stream(server, "GET", path).body == "mine"
+        for way in ("end", "erase"):
+            assert _stream(server, "DELETE", f"fork/{way}").status == 204
+
+
 @pytest.mark.parametrize(
     "path", ["a%20b", "%C3%A4", "%E2%82%AC/x", "a%3Fb", "a%23b", "100%25", "%F0%9F%8C%8A"]
 )
@@ -250,6 +305,111 @@ def test_what_is_no_name_is_refused_before_a_stream_is_made(served, path):
     source = {"Stream-Forked-From": f"/v1/stream/{path}"}
     assert served.ask("PUT", "/v1/stream/a-fork", headers=source).status == 400
     assert served.ask("GET", "/v1/sessions").done["items"] == known
+
+
+def _counted(server):
+    """How many requests were answered, by method and pattern; and how many were timed."""
+    told = server.ask("GET", "/metrics").body
+    line = r'^holdfast_requests_total{method="(.*)",path="(.*)",status=".*"} (\d+)$'
+    counts = Counter()
+    for method, path, count in re.findall(line, told, re.M):
+        counts[method, path] += int(count)
+    timed = re.search(r"^holdfast_request_seconds_count (\d+)$", told, re.M)
+    return counts, int(timed[1]), "under_way 2\n" in told
+
+
+def _watched(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT_S)
+    told = {"Authorization": f"Bearer {server.key}", "Holdfast-Protocol": "1"}
+    body = json.dumps({"sessions": {}, "wait_s": 0.01})
+    told["Content-Type"] = "application/json"
+    connection.request("POST", "/v1/engine/watch", body, told)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
+@pytest.mark.slow
+def test_what_waits_or_goes_on_is_counted_by_its_pattern_and_not_timed(tmp_path):
+    with WireServer(tmp_path / "s.db") as server:
+        for path in ("waited-for", "told"):
+            assert _stream(server, "PUT", path, "a").status == 201
+        heard = []
+
+        def wait():
+            path = f"waited-for?offset={written(1)}&live=long-poll"
+            heard.append(_stream(server, "GET", path).status)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not _counted(server)[2]:
+            pass
+        assert _stream(server, "POST", "waited-for", "b").status == 204
+        waiting.join(LIMIT_S)
+        assert _stream(server, "POST", "told", headers={"Stream-Closed": "true"}).status == 204
+        assert "data:a" in _stream(server, "GET", "told?offset=-1&live=sse").body
+        assert _watched(server) == 200
+        assert heard == [200]
+        counts, timed, _ = _counted(server)
+    untimed = {("GET", "/v1/stream/{path}"): 2, ("POST", "/v1/engine/watch"): 1}
+    assert {each: counts[each] for each in untimed} == untimed
+    assert counts["POST", "/v1/stream/{path}"] == counts["PUT", "/v1/stream/{path}"] == 2
+    assert timed == counts.total() - 3
+
+
+@pytest.mark.slow
+def test_a_server_that_is_told_to_end_does_not_wait_for_a_reader_that_takes_nothing(tmp_path):
+    with WireServer(tmp_path / "s.db") as server:
+        assert _stream(server, "PUT", "large", "x" * 10_000_000).status == 201
+        with socket.create_connection(("127.0.0.1", server.port)) as deaf:
+            head = "GET /v1/stream/large?offset=-1&live=sse HTTP/1.1\r\nHost: x\r\n"
+            deaf.sendall(f"{head}Authorization: Bearer {server.key}\r\n\r\n".encode())
+            assert deaf.recv(1) == b"H"
+            _, said = server.end()
+            assert said == ""
+
+
+def test_who_leaves_while_it_waits_for_two_streams_holds_none(tmp_path):
+    """Else whoever comes for one of them would wait for ever."""
+
+    async def wait_and_leave():
+        async with holdfast.open_async(tmp_path / "s.db") as store:
+            streams = TenantStreams(store)
+
+            async def change(*paths):
+                async with streams.alone(*paths):
+                    return paths
+
+            async with streams.alone("b"):
+                waiting = asyncio.create_task(change("a", "b"))
+                first = streams._lock("a")
+                while not first.locked():
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                return waiting.cancelled(), await asyncio.wait_for(change("a"), LIMIT_S)
+
+    assert asyncio.run(wait_and_leave()) == (True, ("a",))
+
+
+def test_a_stream_that_is_being_read_lives_on_however_many_others_are(tmp_path, monkeypatch):
+    """Each read extends its time, and only this process knows of them."""
+    monkeypatch.setattr(streams_of_tenant, "KNOWN_MAX", 1)
+
+    async def read():
+        async with holdfast.open_async(tmp_path / "s.db") as store:
+            streams = TenantStreams(store)
+            for path in ("a", "b", "c"):
+                created = StreamCreated("text/plain", ttl_s=1)
+                await streams.write(await streams.fresh(path), lambda _, made=created: [made])
+            being_read = await streams.find("a")
+            being_read.last_at = streams.now + 3_600_000
+            for path in ("b", "c"):
+                await streams.find(path)
+            return await streams.get("a") is being_read
+
+    assert asyncio.run(read())
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,8 @@ def test_what_is_kept_is_bounded_and_who_is_behind_it_is_told(monkeypatch):
         kept.add([_chunk(number, str(number))], (number, str(number)))
     assert kept.since(0) is None and kept.number_at((0, "start")) is None
     assert [each.cursor for each in kept.since(6)] == ["7", "8", "9"]
-    assert len(kept._places) == 4
+    places = [(number, str(number)) for number in range(5, 10)]
+    assert [kept.number_at(place) for place in places] == [None, 6, 7, 8, 9]
     monkeypatch.setattr(shared_follower, "KEPT_BYTES_MAX", 1000)
     kept.add([_chunk(10, "10", text="long" * 1000)], (10, "10"))
     assert kept.since(9) is None and kept.since(10) == []

@@ -79,6 +79,23 @@ def test_the_cursor_of_a_page_is_one_of_the_sessions_own_stream(server):
     server.end(turn["id"])
 
 
+def test_arguments_that_are_nested_too_deeply_are_told_as_their_text(server):
+    turn = server.turn("deep", "Hello.")
+    said = "[" * 5000 + "]" * 5000
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": said}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    added = server.ask("POST", f"/v1/turns/{turn['id']}/messages", {"message": message})
+    assert added.status == 201
+    page = _page(server, turn, "ai-sdk")
+    server.end(turn["id"])
+    *data, done = _data(page)
+    assert done == "[DONE]"
+    [tool] = [part for part in ui_message(data)["parts"] if part["type"] == "tool"]
+    assert tool["input"] == said
+    listed = server.ask("GET", f"/v1/ai-sdk/{turn['session_id']}/messages").done["messages"]
+    assert listed[-1]["parts"][-1]["input"] == said
+
+
 def test_a_turn_whose_client_vanishes_ends_on_every_page(server):
     turn = server.turn("vanishes", "Hello.", lease_s=0.5)
     server.stream(turn["id"], "Half ")

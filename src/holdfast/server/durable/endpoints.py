@@ -19,6 +19,7 @@ from holdfast.server.auth import needs
 from holdfast.server.durable.stream_log import (
     AnyRecord,
     Append,
+    AppendVerdict,
     ProducerTuple,
     StreamAppended,
     StreamCreated,
@@ -37,12 +38,14 @@ from holdfast.server.durable.stream_log import (
 )
 from holdfast.server.durable.streams_of_tenant import KnownStream, TenantStreams, moment
 from holdfast.server.operations import EVENTS
-from holdfast.server.waiting import cut_short, insist_still, why_cut
+from holdfast.server.waiting import ENDLESS, cut_short, insist_still, why_cut
 
 PATH = "/v1/stream/{path:path}"
 PREFIX = "/v1/stream/"
 LONG_POLL_S = 10.0
+# The interval and the epoch (9 October 2024) are those of the protocol.
 CURSOR_S, CURSOR_EPOCH_S = 20, 1_728_432_000
+# The largest integer that JavaScript counts exactly.
 SAFE_MAX = (1 << 53) - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _OFFSET = re.compile(r"-1|now|[0-9]{1,16}_[0-9]{1,16}")
@@ -147,10 +150,16 @@ async def put(request: Request, streams: TenantStreams) -> Response:
         if data or closed:
             records.append(StreamAppended(data, close=closed))
         made = await streams.fresh(path)
+        # The source is told first. A server that is killed between the two leaves a
+        # fork on the source's list that does not exist; the other way around, a source
+        # could be deleted, and its address taken, while a fork of it is alive.
         if source is not None:
             await streams.write(source, lambda _: [StreamForked(path)])
         await streams.write(
-            made, lambda now: [] if now.log.created else [wanted, *records]
+            # Decided from the log as it is at each try: another server may have created
+            # the stream meanwhile, and then nothing is written.
+            made,
+            lambda now: [] if now.log.created else [wanted, *records],
         )
         if made.log.created != wanted:
             # Another server was there first.
@@ -182,6 +191,8 @@ async def _existing(
     if known.log.deleted:
         raise StreamRefusal(409, "The stream was deleted, and still has forks")
     if wanted.source is not None and known.log.created is not None:
+        # A fork has what it does not say from its source. What that was when it was
+        # made, only the fork itself still knows.
         wanted = _filled(wanted, known.log.created)
     if not is_same(known.log, wanted, closed=closed, has_offset=offset is not None):
         raise StreamRefusal(409, "Stream already exists with different configuration")
@@ -296,14 +307,16 @@ async def post(request: Request, streams: TenantStreams) -> Response:
     async with streams.alone(path):
         known = await _here(streams, path)
         known.last_at = streams.now
-        verdict = judge(known.log, asked)
+        verdicts: list[AppendVerdict] = []
 
         def decide(now: KnownStream) -> list[AnyRecord]:
-            nonlocal verdict
             verdict = judge(now.log, asked)
+            verdicts.append(verdict)
             return [] if verdict.record is None else [verdict.record]
 
         await streams.write(known, decide)
+    # The last one counts: those before it were made from a log that has moved since.
+    verdict = verdicts[-1]
     return Response(status_code=verdict.status, headers=verdict.headers)
 
 
@@ -351,10 +364,15 @@ async def get(request: Request, streams: TenantStreams) -> Response:
         return _head(known)
     live = request.query_params.get("live")
     text = _asked_offset(request, live)
+    # A read extends a `Stream-TTL`, as a write does.
     known.last_at = streams.now
     log = known.log
-    offset = {"-1": 0, "now": log.tail}.get(text)
-    offset = read_offset(text) if offset is None else offset
+    if text == "-1":
+        offset = 0
+    elif text == "now":
+        offset = log.tail
+    else:
+        offset = read_offset(text)
     cursor = request.query_params.get("cursor")
     if live == "sse":
         return _sse(request, streams, known, offset, cursor)
@@ -364,6 +382,8 @@ async def get(request: Request, streams: TenantStreams) -> Response:
     if live == "long-poll" and offset >= log.tail:
         if not log.closed:
             await _news(request, known, offset, LONG_POLL_S)
+            # What was said during the wait is not for a token that was revoked
+            # meanwhile.
             insist_still(request)
         known.last_at = streams.now
         if offset >= log.tail:
@@ -401,7 +421,11 @@ async def _page(
 
 
 def _etag(known: KnownStream, text: str, end: int) -> str:
+    # By the session and not the path: a stream that is made anew at the same address
+    # has other tags.
     name = base64.urlsafe_b64encode(known.session.id.encode()).decode()
+    # The bytes stay the same when a stream is closed, but the headers do not: a client
+    # that is answered 304 would never hear of it.
     closed = ":c" if known.log.closed and end == known.log.tail else ""
     return f'"{name}:{text}:{written(end)}{closed}"'
 
@@ -438,6 +462,8 @@ async def _something(known: KnownStream, offset: int) -> None:
     log = known.session._log
     with News(log.engine, log.id) as news:
         while True:
+            # Cleared before the look: what is stored meanwhile ends the listening at
+            # once.
             news.clear()
             await known.catch_up()
             if known.log.tail > offset or known.log.closed or known.log.deleted:
@@ -455,6 +481,9 @@ def next_cursor(given: str | None, now: int) -> str:
     """
     interval = (now // 1000 - CURSOR_EPOCH_S) // CURSOR_S
     if given is not None and given.isdecimal() and int(given) >= interval:
+        # The client has this interval's number, or a later one, already. With the same
+        # number a cache could give it the same answer for ever, so it gets one up to an
+        # hour ahead.
         return str(int(given) + 1 + now % 180)
     return str(interval)
 
@@ -472,8 +501,10 @@ def _sse(
         "content-type": EVENTS,
         "cache-control": "no-cache, no-store",
     }
+    # Events are UTF-8 text. Bytes of any other kind would not survive in them.
     if not is_text:
         headers["Stream-SSE-Data-Encoding"] = "base64"
+    request.scope[ENDLESS] = True
     told = _events(request, streams, known, offset, cursor, is_text)
     return StreamingResponse(told, headers=headers)
 
@@ -490,12 +521,16 @@ async def _events(
     while True:
         first = log.first_after(offset)
         pieces = await known.pieces(first)
+        # A control event after each piece: a reader that is cut off between two has the
+        # offset to come back with.
         for number, piece in enumerate(pieces, first):
             data = shown([piece], is_json=log.is_json)
             if not is_text:
                 data = base64.b64encode(data)
             offset = log.ends[number]
             yield _event("data", data) + _control(known, offset, cursor, streams.now)
+        # Tells a reader that it is up to date, and after a wait without news that the
+        # server is still there.
         if not pieces:
             yield _control(known, offset, cursor, streams.now)
         if (log.closed and offset >= log.tail) or log.deleted:
@@ -519,6 +554,8 @@ def _control(known: KnownStream, offset: int, cursor: str | None, now: int) -> b
 
 
 def _event(name: str, data: bytes) -> bytes:
+    # A reader of events ends a line at each of these. Unreplaced, the rest of the data
+    # would be read as a field of its own.
     text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     lines = b"".join(b"data:" + line + b"\n" for line in text.split(b"\n"))
     return f"event: {name}\n".encode() + lines + b"\n"

@@ -7,6 +7,7 @@ are counted in bytes, so they grow with every append and sort as text.
 
 import json
 from bisect import bisect_right
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -103,6 +104,13 @@ class StreamLog:
         else:
             self.deleted = True
 
+    def end(self) -> None:
+        """Its session was ended or erased, and takes no more records."""
+        self.deleted = True
+        # None of them could be taken off the list any more, and each has a copy of what
+        # it shares: its address would be taken for ever.
+        self.forks.clear()
+
     def _append(self, record: StreamAppended, place: int) -> None:
         if record.data:
             self.ends.append(self.tail + len(record.data))
@@ -112,6 +120,8 @@ class StreamLog:
             self.producers[id] = (epoch, seq)
         if record.seq is not None:
             self.seq = record.seq
+        # The producer is kept with the close: when it sends the same close again
+        # because the answer was lost, `_when_closed` confirms it instead of refusing.
         if record.close:
             self.closed, self.closed_by = True, record.producer
 
@@ -130,6 +140,8 @@ class StreamLog:
 
     def first_after(self, offset: int) -> int:
         """Which piece comes first after this offset."""
+        # An offset inside a piece gives that piece, whole. Readers are only
+        # ever told offsets at the end of one.
         return bisect_right(self.ends, offset)
 
 
@@ -154,19 +166,26 @@ def packed(body: bytes, *, is_json: bool, is_first: bool = False) -> bytes:
         return body
     try:
         value = json.loads(body)
+        values = value if isinstance(value, list) else [value]
+        # A comma after every value: pieces can be joined as they are, and `shown` makes an
+        # array of any number of them without parsing them again.
+        data = b"".join(_json(each) + b"," for each in values)
     except (ValueError, RecursionError):
         raise StreamRefusal(400, "Invalid JSON") from None
-    if not isinstance(value, list):
-        value = [value]
-    elif not value and not is_first:
+    if not values and not is_first:
         raise StreamRefusal(400, "Empty arrays are not allowed")
-    return b"".join(_json(each) + b"," for each in value)
+    return data
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(
-        "utf-8", "surrogatepass"
-    )
+    # What Python reads and JSON does not have, NaN and numbers without an end, is refused: one such
+    # value, and nobody could read the array that it is told in.
+    told = partial(json.dumps, value, separators=(",", ":"), allow_nan=False)
+    try:
+        return told(ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # Half of a character is no UTF-8; its escape is JSON.
+        return told().encode()
 
 
 def shown(pieces: list[bytes], *, is_json: bool) -> bytes:
@@ -197,6 +216,8 @@ def judge(log: StreamLog, asked: Append) -> AppendVerdict:
     """Whether something may be appended; `StreamRefusal` if not."""
     if log.deleted:
         raise StreamRefusal(410, "Stream is gone")
+    # Before the content type and the sequence number: whoever writes to a closed stream
+    # is told that it is closed, whatever else would be wrong.
     if log.closed:
         return _when_closed(log, asked)
     if asked.data and media_of(asked.content_type) != media_of(log.content_type):
@@ -204,6 +225,8 @@ def judge(log: StreamLog, asked: Append) -> AppendVerdict:
     if asked.producer is not None:
         again = _judge_producer(log, asked.producer)
         if again is not None:
+            # A repeated append is confirmed and stores nothing: its sender lost the
+            # first answer.
             return AppendVerdict(None, 204, _of_producer(asked.producer, again))
     if asked.seq is not None and log.seq is not None and asked.seq <= log.seq:
         raise StreamRefusal(409, "Sequence conflict")
@@ -214,6 +237,8 @@ def judge(log: StreamLog, asked: Append) -> AppendVerdict:
         headers["Stream-Closed"] = "true"
     if asked.producer is not None:
         headers.update(_of_producer(asked.producer, asked.producer[2]))
+    # A producer can tell by the status whether its data was stored (200) or was a
+    # repetition (204). Everybody else is always answered 204.
     status = 200 if asked.producer is not None and data else 204
     return AppendVerdict(record, status, headers)
 
@@ -224,6 +249,8 @@ def _when_closed(log: StreamLog, asked: Append) -> AppendVerdict:
         if asked.producer == log.closed_by:
             again = _of_producer(asked.producer, asked.producer[2])
             return AppendVerdict(None, 204, {**headers, **again})
+        # A producer that was fenced off is told so first: it has to stop, whether the
+        # stream is closed or not.
         epoch, _ = log.producers.get(asked.producer[0], (asked.producer[1], 0))
         if asked.producer[1] < epoch:
             raise StreamRefusal(403, "Stale producer epoch", Producer_Epoch=epoch)
@@ -271,6 +298,8 @@ def inherited(source: StreamLog, offset: int | None, sub: int) -> tuple[int, int
     if upto > source.tail:
         raise StreamRefusal(400, "Fork offset beyond source stream length")
     count = source.first_after(upto)
+    # A sub-offset counts into the piece after the offset, so it needs both: an offset,
+    # and a piece behind it.
     if sub and (offset is None or count == len(source.ends)):
         raise StreamRefusal(400, "Invalid fork sub-offset")
     return count, sub
@@ -292,6 +321,8 @@ def is_same(
     """Whether a stream is what somebody wants to create."""
     known = log.created
     assert known is not None
+    # Without an offset the fork was made at what was the source's end then. The source
+    # may have grown since; the request, sent again, is still the same one.
     return (
         media_of(known.content_type) == media_of(wanted.content_type)
         and known.source == wanted.source

@@ -8,7 +8,7 @@ address begins with a new one.
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Any
 from weakref import WeakValueDictionary
@@ -34,7 +34,7 @@ KEY = "durable-stream:"
 PAGE_BYTES = 4 << 20
 """About so much is read at once."""
 KNOWN_MAX = 1000
-"""So many streams are remembered."""
+"""So many streams are remembered, beside those that are being read."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyRecord).decode
 Decide = Callable[["KnownStream"], list[AnyRecord]]
@@ -56,10 +56,14 @@ class KnownStream:
         async with self._reading:
             async for entry in self.session.entries(self.head):
                 self.head = entry.seq
+                # Reads move `last_at`, too, and are not stored: an entry must not move
+                # it back.
                 self.last_at = max(self.last_at, entry.at)
                 record = _record(entry)
                 if record is not None:
                     self.log.fold(record, entry.seq)
+                elif entry.kind in ("closed", "erased"):
+                    self.log.end()
 
     async def pieces(self, first: int, most: int | None = None) -> list[bytes]:
         """The pieces from this one on: so many, or as many as are large enough together."""
@@ -102,7 +106,10 @@ class TenantStreams:
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
-        self._known: OrderedDict[str, KnownStream] = OrderedDict()
+        # A reader holds its own: when it was last read is not stored, and is not
+        # forgotten while somebody reads, even if there are more than are kept.
+        self._known: WeakValueDictionary[str, KnownStream] = WeakValueDictionary()
+        self._kept: OrderedDict[str, KnownStream] = OrderedDict()
         # Forgotten with the last one who waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -115,7 +122,9 @@ class TenantStreams:
         found = await self.find(path)
         if found is None or found.log.created is None or found.is_over(self.now):
             return None
-        return None if found.log.deleted and not found.log.forks else found
+        if found.log.deleted and not found.log.forks:
+            return None
+        return found
 
     async def find(self, path: str) -> KnownStream | None:
         """What the address stood for last."""
@@ -123,6 +132,8 @@ class TenantStreams:
             session = await self._store.session(KEY + path, create=False)
         except NotFound:
             return None
+        # The key is looked up first, though the stream may be remembered: another
+        # server may have deleted it, and the address stands for a new session then.
         known = self._known.get(path)
         if known is None or known.session.id != session.id:
             known = KnownStream(path, session)
@@ -131,22 +142,23 @@ class TenantStreams:
         return known
 
     def _keep(self, stream: KnownStream) -> None:
-        self._known[stream.path] = stream
-        self._known.move_to_end(stream.path)
-        while len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
+        self._known[stream.path] = self._kept[stream.path] = stream
+        self._kept.move_to_end(stream.path)
+        if len(self._kept) > KNOWN_MAX:
+            self._kept.popitem(last=False)
 
     @asynccontextmanager
     async def alone(self, *paths: str) -> AsyncIterator[None]:
         """While nobody else of this process changes the streams at these addresses."""
+        # In the same order for everybody: two streams that are forked from each other
+        # at once would wait for each other otherwise.
         locks = [self._lock(path) for path in sorted(set(paths))]
-        for lock in locks:
-            await lock.acquire()
-        try:
-            yield
-        finally:
+        # Each is let go of again, also by one who is cancelled while it waits for the
+        # next.
+        async with AsyncExitStack() as held:
             for lock in locks:
-                lock.release()
+                await held.enter_async_context(lock)
+            yield
 
     def _lock(self, path: str) -> asyncio.Lock:
         known = self._locks.get(path)
@@ -159,6 +171,8 @@ class TenantStreams:
         found = await self.find(path)
         if found is None:
             session = await self._store.session(KEY + path)
+        # A session without a record: whoever opened it was cut off before it created
+        # the stream.
         elif found.log.created is None and not found.log.deleted:
             return found
         else:
@@ -180,9 +194,13 @@ class TenantStreams:
                     await session.append_all(said, format="openai.chat")
                     break
             except WireProblem as problem:
+                # Somebody else wrote first. The decision is made again from what is
+                # there now.
                 if problem.code != "stale":
                     raise
             await stream.catch_up()
+        # What was written is read back like anything else, so that the log has only one
+        # way to change.
         await stream.catch_up()
 
     async def delete(self, stream: KnownStream) -> None:
@@ -190,6 +208,8 @@ class TenantStreams:
         if not stream.log.deleted:
             await self.write(stream, lambda _: [StreamDeleted()])
         created = stream.log.created
+        # While it has forks, its address is taken, and so is that of its source: it
+        # stays on its source's list.
         if stream.log.forks or created is None or created.source is None:
             return
         source = await self.find(created.source)
@@ -205,6 +225,8 @@ def _record(entry: Entry) -> AnyRecord | None:
         return None
     try:
         record: AnyRecord = _decode(thaw(entry.body)["content"])
+    # The session is an ordinary one: others may append to it by other means, and an
+    # erased entry has no body. Neither may break the stream for its readers.
     except Exception:
         return None
     return record

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from holdfast.engine.protocol import Tick
 from holdfast.engine.remote.verbs import CommitAnswer
 
+# A client waits 60 seconds for an answer and asks again for 30 (PROTOCOL, section 12).
 KEEP_S = 120.0
 COUNT_MAX = 100_000
 
@@ -43,6 +44,8 @@ class CommitMemory:
     def drop(self, name: CommitName) -> None:
         """What became of it is not known: who asks again has it looked for."""
         known = self._known.pop(name, None)
+        # Others may wait for the same answer; `ServedEngine.commit` tells them that
+        # there is none.
         if known is not None and not known[1].done():
             known[1].cancel()
 
@@ -51,6 +54,8 @@ class CommitMemory:
         while self._known:
             since, answer = next(iter(self._known.values()))
             is_old = now - since > KEEP_S or len(self._known) > COUNT_MAX
+            # One that is under way is not forgotten, however many there are: a second
+            # try would do it again.
             if not is_old or not answer.done():
                 return
             self._known.popitem(last=False)

@@ -50,6 +50,8 @@ def _looked_for(engine: Engine, commit: Commit) -> tuple[Written | None, Commit]
                 found = _entry_in(engine, state, write)
                 done = done or found is not None
                 outcome = found or outcome
+                # A write that opens its session needs no guard: a session is opened
+                # once.
                 if write.head is None and write.open is None:
                     write = replace(write, head=state.head)
             if write.chunk is not None:
@@ -71,6 +73,7 @@ def _entry_in(engine: Engine, state: SessionState, write: Write) -> Written | No
         if draft.turn == STARTING and starting is None:
             starting = draft.id
     seq = turn = 0
+    # Up to its origin, a fork's log is its parent's: no commit of its own is there.
     after = max(state.origin, state.head - WINDOW)
     while after < state.head:
         page = engine.entries(state.id, after=after, limit=PAGE, bodies=False)

@@ -77,6 +77,7 @@ async def _watch(request: Request) -> Response:
         takes = f"at most {WATCHED_MAX} sessions"
         given = str(len(asked.sessions))
         raise BadArgument(parameter="sessions", takes=takes, given=given)
+    # `min` and `max` would let NaN through.
     wait_s = asked.wait_s if math.isfinite(asked.wait_s) else 0.0
     wait_s = min(max(wait_s, 0.0), WAIT_MAX_S)
     waiting = asyncio.ensure_future(
@@ -88,6 +89,8 @@ async def _watch(request: Request) -> Response:
         await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             insist_still(request)
+        # A server that is being stopped has no news: the client asks again, here or
+        # elsewhere.
         news = waiting.result() if waiting.done() else {}
     finally:
         waiting.cancel()

@@ -83,6 +83,7 @@ def fitting(
         return NOT_THERE
     if "scope" in fields and not is_own_scope(fields["scope"], tenant):
         return NOT_THERE
+    # The others are left out and not refused: it must not be told which of them exist.
     if "sessions" in fields:
         fields["sessions"] = ownership.own(tenant, fields["sessions"])
     return fields
@@ -98,6 +99,7 @@ def is_own_scope(scope: str, tenant: str) -> bool:
 def _insist_on_counts(fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         most = LIMIT_MAX if name == "limit" else COUNT_MAX
+        # Not `isinstance`: True is an int, too, and is no count.
         if type(value) is int and not 0 <= value <= most:
             takes = f"a number from 0 to {most}"
             raise BadArgument(parameter=name, takes=takes, given=str(value)[:40])

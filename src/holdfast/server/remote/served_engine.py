@@ -101,6 +101,9 @@ class ServedEngine:
             try:
                 found.append(await asyncio.shield(answer))
             except asyncio.CancelledError:
+                # Two cancellations look alike here: that of this request, which goes
+                # on, and that of an answer that was dropped because nobody knows what
+                # became of the commit.
                 if not answer.cancelled():
                     raise
                 raise WireProblem("defect", "Something went wrong here.") from None
@@ -125,6 +128,8 @@ class ServedEngine:
         vetting = Vetting(self._engine, self._ownership, who)
         commits = [one.writes for one in asked]
         verdicts = await in_background(partial(vetting.verdicts, commits))
+        # All are submitted before the first is waited for: so they share a transaction,
+        # and are done in the order in which they were sent.
         tickets: list[Ticket | HoldfastError | None] = []
         for commit, verdict in zip(commits, verdicts, strict=True):
             ticket: Ticket | HoldfastError | None = None
@@ -136,11 +141,10 @@ class ServedEngine:
             tickets.append(ticket)
         answers = []
         for commit, verdict, ticket in zip(commits, verdicts, tickets, strict=True):
-            answers.append(
-                _told(verdict)
-                if verdict is not None
-                else await self._answered(commit, ticket)
-            )
+            if verdict is not None:
+                answers.append(_told(verdict))
+            else:
+                answers.append(await self._answered(commit, ticket))
         return answers
 
     async def _answered(self, commit: Any, ticket: Any) -> CommitAnswer:
@@ -165,7 +169,8 @@ class ServedEngine:
         """The sessions that have news since these marks were told."""
         if not sees_all(who):
             work = partial(self._ownership.own, who.tenant, list(marks))
-            marks = {session: marks[session] for session in await in_background(work)}
+            own = await in_background(work)
+            marks = {session: marks[session] for session in own}
         return await self._wakes.news(marks, wait_s)
 
 

@@ -6,7 +6,7 @@ nobody knows here. So the decoders that will read them read them once before.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.domain.chunk import unpack
@@ -36,6 +36,8 @@ class Vetting:
 
     def __init__(self, engine: Engine, ownership: Ownership, who: Identity) -> None:
         self._engine, self._ownership, self._who = engine, ownership, who
+        # Sessions that earlier commits of the request open. Nothing has been submitted
+        # while the request is vetted, so the store does not know them yet.
         self._opened: set[str] = set()
 
     def verdicts(self, commits: Sequence[Commit]) -> list[Verdict]:
@@ -52,6 +54,7 @@ class Vetting:
 
     def _refusal(self, commit: Commit) -> Refused | None:
         _vet_ids(commit)
+        _vet_together(commit)
         for write in commit:
             if write.open is not None:
                 self._vet_opening(write)
@@ -73,6 +76,7 @@ class Vetting:
             raise _refused("the token is for another tenant")
         vet_session_id(write.session)
         vet_key(opening.key)
+        _insist(bool(write.drafts), "a session is opened without an entry")
         parent = opening.parent
         if parent is not None and parent not in self._opened:
             if not self._ownership.owns(tenant, parent):
@@ -112,8 +116,43 @@ class Vetting:
 
 def _vet_ids(commit: Commit) -> None:
     """Within the commit alone: whether a session has an id already, only its whole log tells."""
-    ids = [(write.session, draft.id) for write in commit for draft in write.drafts]
-    _insist(len(set(ids)) == len(ids), "two of its drafts have the same id")
+    seen: set[tuple[str, bytes]] = set()
+    for write in commit:
+        for draft in write.drafts:
+            name = (write.session, draft.id)
+            _insist(name not in seen, "two of its drafts have the same id")
+            seen.add(name)
+
+
+def _vet_together(commit: Commit) -> None:
+    """All writes of a commit are judged by what was there before it, so of two that do what can be
+    done once, neither would see the other.
+    """
+    seen: set[tuple[Any, ...]] = set()
+    for write in commit:
+        for name in _done_once(write):
+            _insist(name not in seen, f"it does the same thing twice ({name[0]})")
+            seen.add(name)
+
+
+def _done_once(write: Write) -> Iterator[tuple[Any, ...]]:
+    """What this write does that nothing else of its commit may do, too."""
+    session = write.session
+    if write.open is not None:
+        yield "open", session
+        if write.open.key is not None:
+            yield "key", write.open.tenant, write.open.key
+    if write.event is not None:
+        yield "event", *write.event
+    if write.start is not None:
+        yield "start", session
+    if write.chunk is not None:
+        yield "chunk", session, write.chunk.message, write.chunk.index
+    for taken in write.takes:
+        yield "take", session, taken
+    reply = write.claim.id if write.claim is not None else write.pays
+    if reply is not None:
+        yield "reply", session, reply
 
 
 def _as_entry(draft: Draft, seq: int, *, starts: bool) -> Entry:
@@ -167,7 +206,7 @@ def _vet_chunk(chunk: Chunk) -> None:
     _insist(0 <= chunk.index <= COUNT_MAX, "the index of a chunk does not count")
     try:
         unpack(chunk.body)
-    except (HoldfastError, ValueError, TypeError) as error:
+    except (HoldfastError, ValueError, TypeError, RecursionError) as error:
         problem = f"a chunk can't be read ({type(error).__name__})"
         raise Damaged(where="", problem=problem) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.engine.protocol import Engine
 from holdfast.runtime.clock import World
 
+# Twice the longest wait: whoever asks again right after one finds its session watched.
 KEEP_S = 60.0
 
 
@@ -47,6 +48,7 @@ class WakeCounts:
         try:
             for each in watched:
                 each.waiting.add(told)
+            # After the event is in place: what changes from here on sets it.
             found = self._changed(marks)
             if not found:
                 with suppress(TimeoutError):
@@ -90,6 +92,8 @@ class WakeCounts:
         for session in asked:
             if session in self._sessions:
                 self._sessions[session].asked_at = now
+        # Looking through all sessions takes as long as there are many; it is not done
+        # for each question.
         if now - self._looked_at < KEEP_S:
             return
         self._looked_at = now

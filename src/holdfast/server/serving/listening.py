@@ -1,5 +1,6 @@
 """An address to listen at, and whether others than this machine can reach it."""
 
+import errno
 import ipaddress
 import socket
 
@@ -19,6 +20,9 @@ def listening(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRINUSE:
+            takes, given = f"a port that is free on {host}", f"{port}, which is in use"
+            raise BadArgument(parameter="port", takes=takes, given=given) from None
         given = f"{host} and {port} ({error.strerror})"
         takes = "an address and a port that can be listened on"
         raise BadArgument(parameter="host", takes=takes, given=given) from None

@@ -56,9 +56,3 @@ def traced(
     from holdfast.server.serving.traced_requests import TracedRequests
 
     return TracedRequests(app, tracing._all_spans(), route_of)
-
-
-def route_of_operation(scope: Scope) -> str | None:
-    """The pattern of the server's own address that a request came to."""
-    operation = getattr(scope.get("endpoint"), "operation", None)
-    return None if operation is None else operation.path

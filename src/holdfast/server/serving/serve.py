@@ -12,6 +12,7 @@ from holdfast.runtime.aio import AsyncStore, open_async
 from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, fresh_token, identity
 from holdfast.server.limits import BODY_MAX
+from holdfast.server.operations import pattern_of
 from holdfast.server.serving.event_loop import run_server
 from holdfast.server.serving.json_log import LogForm, log_as_json
 from holdfast.server.serving.listening import (
@@ -21,7 +22,6 @@ from holdfast.server.serving.listening import (
 )
 from holdfast.server.serving.otel import (
     OtelForm,
-    route_of_operation,
     told_at_end,
     traced,
     tracing_for,
@@ -97,7 +97,7 @@ def server_of(
     """What serves an open store; `serve(sockets=…)` does so until the process is told to end."""
     app = make_app(store, settings)
     config = uvicorn_config(
-        traced(app, settings.tracing, route_of_operation),
+        traced(app, settings.tracing, pattern_of),
         level="warning",
         log=log,
         timeout_graceful_shutdown=GRACE_S,

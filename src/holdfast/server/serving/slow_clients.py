@@ -12,10 +12,12 @@ server is told to end, a stream whose client does not listen ends at once: there
 """
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
@@ -93,12 +95,16 @@ class TimedProtocol(HttpToolsProtocol):
         self._head_due: asyncio.TimerHandle | None = None
         self._listening: asyncio.TimerHandle | None = None
         self._straight: _ConnectedBody | None = None
+        self._data = b""
+        self._is_told_body = False
         self._is_ending = False
         self._is_in_head = False
         self._head_bytes = 0
         self._expect_head()
 
     def on_message_begin(self) -> None:
+        if self._is_told_body:
+            return
         super().on_message_begin()
         self._is_in_head = True
         self._head_bytes = 0
@@ -108,7 +114,13 @@ class TimedProtocol(HttpToolsProtocol):
         if self._is_in_head:
             super().on_header(name, value)
 
+    def on_url(self, url: bytes) -> None:
+        if not self._is_told_body:
+            super().on_url(url)
+
     def on_headers_complete(self) -> None:
+        if self._is_told_body:
+            return
         self._is_in_head = False
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:
@@ -123,8 +135,42 @@ class TimedProtocol(HttpToolsProtocol):
         else:
             hear(body)
 
+    def on_message_complete(self) -> None:
+        # The parser ends a request that asks for another protocol with its head, whatever follows.
+        if not self.parser.should_upgrade() or self._should_upgrade():
+            super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A request asks for a protocol that is not spoken here, such as `h2c`: it is answered as if it
+        had not. Its body follows, for a parser that is only told how it will come.
+        """
+        asking = sys.exc_info()[1]
+        assert isinstance(asking, httptools.HttpParserUpgrade)
+        rest = self._data[asking.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        head = [b"POST / HTTP/1.1\r\n"]
+        for name, value in self.headers:
+            if name in (b"content-length", b"transfer-encoding"):
+                head.append(b"%b: %b\r\n" % (name, value))
+        self._is_told_body = True
+        try:
+            self.parser.feed_data(b"".join(head) + b"\r\n")
+        finally:
+            self._is_told_body = False
+        super().data_received(rest)
+
+    def send_400_response(self, msg: str) -> None:
+        # In the middle of an answer it would be taken for a piece of that.
+        if self.cycle is not None and self.cycle.response_started:
+            if not self.cycle.response_complete:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
     def data_received(self, data: bytes) -> None:
+        self._data = data
         super().data_received(data)
+        self._data = b""
         if self.transport.is_closing():
             return
         if self._is_in_head:

@@ -112,6 +112,8 @@ class AgUiRun:
         # A model may use an id again: a call that is open is not opened a second time.
         if part.call_id in self._calls:
             return []
+        # A call names the message that it belongs to, so that is started first, words
+        # or no words.
         made = self._turned_to(part) + self._thought_ended() + self._text_started()
         self._calls[part.call_id] = part.name
         call = {"toolCallId": part.call_id, "toolCallName": part.name}

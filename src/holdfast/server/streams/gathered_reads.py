@@ -57,6 +57,7 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 def _tell(answer: "asyncio.Future[Any]", one: tuple[Any, Exception | None]) -> None:
     value, error = one
+    # Its reader left while the batch was being read.
     if answer.done():
         return
     if error is None:

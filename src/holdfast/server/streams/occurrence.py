@@ -12,6 +12,8 @@ two together, followers of one session find out that they are at the same place.
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+
 from holdfast.domain import cursor as cursors
 from holdfast.domain.chunk import Delta, shown
 from holdfast.domain.cursor import Cursor
@@ -27,42 +29,20 @@ Place = tuple[int, str]
 """A position in the journal, and a cursor."""
 
 
-class Occurrence:
+class Occurrence(msgspec.Struct, eq=False):
     """One thing that happened. `frame` keeps how it is written, once it was."""
 
-    __slots__ = (
-        "cursor",
-        "deltas",
-        "entry",
-        "first",
-        "frame",
-        "kind",
-        "last",
-        "message_id",
-        "position",
-        "text",
-        "turn",
-    )
-
-    def __init__(
-        self,
-        kind: Literal["open", "chunk", "entry", "gap"],
-        cursor: str,
-        position: int,
-        *,
-        entry: Entry | None = None,
-        turn: int | None = None,
-        message_id: str | None = None,
-        text: str = "",
-        deltas: tuple[Delta, ...] = (),
-        first: int = 0,
-        last: int = 0,
-    ) -> None:
-        self.kind, self.cursor, self.position = kind, cursor, position
-        self.entry, self.turn = entry, turn
-        self.message_id, self.text, self.deltas = message_id, text, deltas
-        self.first, self.last = first, last
-        self.frame: bytes | None = None
+    kind: Literal["open", "chunk", "entry", "gap"]
+    cursor: str
+    position: int
+    entry: Entry | None = None
+    turn: int | None = None
+    message_id: str | None = None
+    text: str = ""
+    deltas: tuple[Delta, ...] = ()
+    first: int = 0
+    last: int = 0
+    frame: bytes | None = None
 
     @property
     def place(self) -> Place:

@@ -18,9 +18,9 @@ All of it happens on the event loop; only the store's own calls come from other 
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.runtime.catalog.follow_session import SETTLE_S
@@ -58,37 +58,40 @@ class KeptOccurrences:
     def __init__(self) -> None:
         self._kept: deque[Occurrence] = deque()
         self._first = self._weight = 0
-        self._places: OrderedDict[Place, int] = OrderedDict()
+        self._before: Place | None = None
+        self._after: Place | None = None
 
     @property
     def next(self) -> int:
         """The number of the next one."""
         return self._first + len(self._kept)
 
-    def add(self, found: Iterable[Occurrence], place: Place) -> None:
+    def add(self, found: Sequence[Occurrence], place: Place) -> None:
         """Some more; `place` is where they lead to."""
+        kept = self._kept
+        if not kept and not found:
+            self._before = place
         for each in found:
-            self._kept.append(each)
+            kept.append(each)
             self._weight += each.weight
-            self._mark(each.place)
-        if not self._kept or self._kept[-1].place != place:
-            self._mark(place)
-        while self._kept and (
-            len(self._kept) > KEPT_MAX or self._weight > KEPT_BYTES_MAX
-        ):
-            self._weight -= self._kept.popleft().weight
+        while len(kept) > KEPT_MAX or (self._weight > KEPT_BYTES_MAX and kept):
+            dropped = kept.popleft()
+            self._weight -= dropped.weight
             self._first += 1
-        while self._places and next(iter(self._places.values())) < self._first:
-            self._places.popitem(last=False)
-
-    def _mark(self, place: Place) -> None:
-        # The last one that leads here: some move neither the cursor nor the journal.
-        self._places[place] = self.next
-        self._places.move_to_end(place)
+            self._before = dropped.place
+        self._after = place
 
     def number_at(self, place: Place) -> int | None:
         """What comes next for a reader at this place; None if it is not known here."""
-        return self._places.get(place)
+        if place == self._after:
+            return self.next
+        # The last one that leads here: some move neither the cursor nor the journal.
+        index = bisect_right(self._kept, place[0], key=_position)
+        while index and self._kept[index - 1].position == place[0]:
+            if self._kept[index - 1].cursor == place[1]:
+                return self._first + index
+            index -= 1
+        return self._first if place == self._before else None
 
     def since(self, number: int) -> list[Occurrence] | None:
         """What follows, from this number on, up to a batch; None if some of it is no longer
@@ -96,14 +99,22 @@ class KeptOccurrences:
         """
         if number < self._first:
             return None
+        kept = self._kept
+        # Most often one has come, or none.
+        if len(kept) - (number - self._first) == 1:
+            return [kept[-1]]
         found: list[Occurrence] = []
         size = 0
-        for index in range(number - self._first, len(self._kept)):
+        for index in range(number - self._first, len(kept)):
             if size > BATCH_BYTES:
                 break
-            found.append(self._kept[index])
+            found.append(kept[index])
             size += found[-1].weight
         return found
+
+
+def _position(occurrence: Occurrence) -> int:
+    return occurrence.position
 
 
 class SharedFollower:
@@ -111,6 +122,7 @@ class SharedFollower:
 
     def __init__(self, session: SessionLog, all: "SharedFollowers") -> None:
         self.session, self._all = session, all
+        self._loop = asyncio.get_running_loop()
         self.kept = KeptOccurrences()
         self.readers: dict[Wake, None] = {}
         self.failure: Exception | None = None
@@ -201,7 +213,7 @@ class SharedFollower:
         """
         if not self._is_idle:
             return  # it looks for news before it is
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         is_due = now >= self._next_at and len(self.readers) <= WOKEN_AT_ONCE
         rows = news.clear() if is_due else None
         if is_due and rows is None:
@@ -273,6 +285,7 @@ class StreamReader:
     ) -> None:
         self._followers, self._follower, self._take = followers, follower, take
         self._session = follower.session
+        self._loop = asyncio.get_running_loop()
         self._shared: SharedFollower | None = None
         self._number: int | None = None
         self._last: Occurrence | None = None
@@ -304,7 +317,7 @@ class StreamReader:
         """What has happened since the last call; nothing if nothing does for so long, or once it is
         over.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         self._wait_s, self._until = wait_s, loop.time() + wait_s
         while not self.over:
             self._woken.clear()
@@ -318,7 +331,7 @@ class StreamReader:
             if loop.time() >= self._until:
                 break
             if self._alarm is None:
-                self._alarm = loop.call_at(self._until, self._ring, loop)
+                self._alarm = loop.call_at(self._until, self._ring)
             self._is_waiting = True
             try:
                 await self._woken.wait()
@@ -340,26 +353,30 @@ class StreamReader:
         if shared is None or shared.failure is not None:
             return False
         found = shared.kept.since(number)
-        # What can't be written is met again by who is woken, and told where that is awaited.
-        with suppress(Exception):
-            if found and self._take(found):
-                self._number = number + len(found)
-                self._note(found)
-                self._until = asyncio.get_running_loop().time() + self._wait_s
-                return self._number == shared.kept.next and not self._has_ended
-        return False
+        try:
+            if not found or not self._take(found):
+                return False
+        except Exception:
+            # What can't be written is met again by who is woken, and told where that is awaited.
+            return False
+        self._number = number + len(found)
+        self._note(found)
+        self._until = self._loop.time() + self._wait_s
+        return self._number == shared.kept.next and not self._has_ended
 
     def _note(self, found: list[Occurrence]) -> None:
         self._last = found[-1]
-        self._has_ended = self._has_ended or any(map(self._closes, found))
+        for each in found:
+            if each.entry is not None and closes(each.entry, self._session):
+                self._has_ended = True
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _ring(self) -> None:
         # One alarm for many waits: most are over long before, and the next has more time.
         self._alarm = None
-        if loop.time() >= self._until:
+        if self._loop.time() >= self._until:
             self._woken.set()
         else:
-            self._alarm = loop.call_at(self._until, self._ring, loop)
+            self._alarm = self._loop.call_at(self._until, self._ring)
 
     async def _found(self) -> list[Occurrence]:
         assert self._shared is not None
@@ -386,7 +403,3 @@ class StreamReader:
             self._follower = await arun(
                 read(lambda: OccurrenceFollower(session, cursor, heard=heard))
             )
-
-    def _closes(self, occurrence: Occurrence) -> bool:
-        """Whether the session ends with this."""
-        return occurrence.entry is not None and closes(occurrence.entry, self._session)

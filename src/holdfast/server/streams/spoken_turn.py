@@ -120,7 +120,8 @@ class SpokenTurn:
             yield from self._step(entry, note, missing)
 
     def _decided(self, note: Decided) -> Iterator[SpokenPart]:
-        if not note.approved and (note.message, note.call_id) in self._asked:
+        call = (note.message, note.call_id)
+        if not note.approved and call in self._asked:
             yield SpokenPart("denied", note.message, call_id=note.call_id)
 
     def _step(self, entry: Entry, note: Any, missing: str) -> Iterator[SpokenPart]:

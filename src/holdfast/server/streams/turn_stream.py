@@ -101,14 +101,16 @@ async def ag_ui_run(request: WireRequest) -> Response:
     log = session._log
     running = await arun(_running(log))
     if running is None:
-        head, last = await arun(read(lambda: (log.state().head, log.state().fence)))
-        run = AgUiRun(session=session.id, turn=f"{session.id}:{last}")
-        told = run.start(snapshot(await _messages(session, head)))
+        state = await arun(read(log.state))
+        run = AgUiRun(session=session.id, turn=f"{session.id}:{state.fence}")
+        messages = await _messages(session, state.head)
+        told = run.start(snapshot(messages))
         told += run.finished()
         return EventStream(request, None, TurnEvents(0, run, first=plain_frames(told)))
     number, start = running
     run = AgUiRun(session=session.id, turn=log.turn_name(number) or "")
-    first = plain_frames(run.start(snapshot(await _messages(session, start))))
+    messages = await _messages(session, start)
+    first = plain_frames(run.start(snapshot(messages)))
     follower = await arun(read(lambda: from_seq(log, start)))
     return EventStream(request, follower, TurnEvents(number, run, first=first))
 
@@ -126,6 +128,7 @@ def _running(session: SessionLog) -> Plan[tuple[int, int] | None]:
 
 def _start(session: SessionLog, head: int) -> int:
     """The seq at which the last turn up to `head` began."""
+    # Backwards: the running turn is the last one, and began near the end of the log.
     while head:
         after = max(0, head - PAGE)
         for entry in reversed(session.page(after, head - after, bodies=False)):

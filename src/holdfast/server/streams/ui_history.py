@@ -44,10 +44,12 @@ def ui_history(messages: Iterable[Message]) -> list[Json]:
 
 
 def tool_input(arguments: str) -> Any:
-    """What a tool was called with; text where it is no JSON, as a custom tool's is."""
+    """What a tool was called with; text where it is no JSON, as a custom tool's is, or is nested too
+    deeply to be read.
+    """
     try:
         return json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

@@ -77,10 +77,12 @@ class UiMessageStream:
         if self._open is None or self._open[:2] != (kind, part.message_id):
             made = self._closed()
             self._parts += 1
-            self._open = (kind, part.message_id, f"{kind}-{self._parts}")
-            made.append({"type": f"{kind}-start", "id": self._open[2]})
-        delta = {"id": self._open[2], "delta": part.text}
-        return [*made, {"type": f"{kind}-delta", **delta}]
+            id = f"{kind}-{self._parts}"
+            self._open = (kind, part.message_id, id)
+            made.append({"type": f"{kind}-start", "id": id})
+        _, _, id = self._open
+        made.append({"type": f"{kind}-delta", "id": id, "delta": part.text})
+        return made
 
     def _closed(self) -> list[Json]:
         if self._open is None:

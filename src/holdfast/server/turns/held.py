@@ -11,17 +11,19 @@ looks does the same.
 """
 
 import asyncio
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 
 from starlette.responses import Response
 
-from holdfast.errors import HoldfastError
+from holdfast.engine.protocol import NewRows
+from holdfast.errors import HoldfastError, TurnInterrupted
 from holdfast.runtime.aio import AsyncSession
 from holdfast.runtime.clock import World
-from holdfast.runtime.plans.plan_asyncio import arun
+from holdfast.runtime.plans.plan import read
+from holdfast.runtime.plans.plan_asyncio import arun, on_this_loop
 from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.recovery import abandon
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -33,13 +35,18 @@ from holdfast.server.turns.asked_again import reused
 LOOK_S = 1.0
 """How often leases are looked at, at the least."""
 ANSWERS_MAX = 4096
+OVERTAKEN_MAX = 256
+"""So many turns that others have ended are kept, for what their clients finish late."""
 GONE = "its client's lease ran out"
 
 
 class Answers:
-    """What was answered to requests with an `Idempotency-Key`; the last so many."""
+    """What was answered to requests with an `Idempotency-Key`; the last so many. An error is no
+    answer, and what it came of is done again, unless it is one of the `final` ones.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *final: type[Exception]) -> None:
+        self._final = final
         self._given: OrderedDict[str, tuple[bytes, asyncio.Task[Response]]] = (
             OrderedDict()
         )
@@ -62,10 +69,16 @@ class Answers:
         task = asyncio.ensure_future(_answered(work))
         self._given[key] = (said, task)
         task.add_done_callback(lambda done: self._drop_failed(key, done))
-        while len(self._given) > ANSWERS_MAX:
-            self._given.popitem(last=False)
+        self._forget_some()
         # Shielded: whoever asks again while this is being done gets what it comes to.
         return await asyncio.shield(task)
+
+    def _forget_some(self) -> None:
+        # What is still being done stays, even if there is too much of it: sent again, it
+        # would be done a second time.
+        over = (key for key, (_, task) in self._given.items() if task.done())
+        for key in list(islice(over, max(0, len(self._given) - ANSWERS_MAX))):
+            del self._given[key]
 
     def forget(self, key: str | None) -> None:
         """What was answered to this key holds no more: it is done anew."""
@@ -74,7 +87,10 @@ class Answers:
 
     def _drop_failed(self, key: str, task: asyncio.Task[Response]) -> None:
         # Looked at here, so that nobody complains of an error that nobody has seen.
-        failed = task.cancelled() or task.exception() is not None
+        error = None if task.cancelled() else task.exception()
+        failed = task.cancelled() or error is not None
+        if isinstance(error, self._final):
+            return
         if failed and self._given.get(key, (b"", None))[1] is task:
             del self._given[key]
 
@@ -89,30 +105,28 @@ async def _answered(work: Callable[[], Awaitable[Response]]) -> Response:
 
 
 class LeasedStream:
-    """A message that a client pushes in batches. `taken` is how many chunks of it were stored."""
+    """A message that a client pushes in batches."""
 
     def __init__(self, stream: AsyncPushStream) -> None:
         self.stream = stream
-        self.taken = 0
         self.closed = False
         self.lock = asyncio.Lock()
-        self._starts: list[int] = []
         self._texts: list[str] = []
 
-    def note(self, count: int, text: str) -> None:
-        """So many more chunks were stored, in one commit; this is their text."""
-        self._starts.append(self.taken)
-        self._texts.append(text)
-        self.taken += count
+    @property
+    def taken(self) -> int:
+        """How many chunks of it were stored."""
+        return len(self._texts)
+
+    def note(self, texts: list[str]) -> None:
+        """More chunks were stored; this is what each of them says."""
+        self._texts += texts
 
     def text_from(self, index: int, end: int) -> str:
-        """The text of the chunks from this number up to that one, as it was answered: for a client
-        that did not get the answer. Nothing of a commit that began before, or goes on after.
+        """The text of the chunks from this number up to that one, for a client that did not get the
+        answer. By chunk: which of them went into one commit, a client can't know.
         """
-        first = bisect_left(self._starts, index)
-        ends = [*self._starts[first + 1 :], self.taken]
-        texts = zip(ends, self._texts[first:], strict=False)
-        return "".join(text for last, text in texts if last <= end)
+        return "".join(self._texts[index:end])
 
 
 class LeasedTurn:
@@ -127,7 +141,11 @@ class LeasedTurn:
         self.lease_s = lease_s
         self.start_key: str | None = None
         """The `Idempotency-Key` that it was started with."""
-        self.answers = Answers()
+        # That the turn is over stays so. What was stored late has the same answer: sent again, it
+        # would be stored a second time.
+        self.answers = Answers(TurnInterrupted)
+        self.is_ending = False
+        """Whether its own client has asked for its end."""
         self.over = asyncio.Event()
         """Set when it is no longer held."""
         self.streams: dict[str, LeasedStream] = {}
@@ -179,14 +197,48 @@ class LeasedTurn:
         self._due = self._world.tick() + self.lease_s
 
 
+async def ended_elsewhere(held: LeasedTurn) -> None:
+    """Returns when somebody else has ended the turn: who stops it, takes it over or resets its
+    session does so in the store, and its own process notices when it renews the lease.
+    """
+    work = held.work
+    engine, id = work.session.engine, work.session.id
+    news = asyncio.Event()
+    wake = on_this_loop(news.set)
+
+    def heard(rows: NewRows) -> None:
+        # Rows are words of a turn that goes on.
+        if rows is None:
+            wake()
+
+    def is_over() -> bool:
+        state = engine.state(id)
+        return state is None or state.turn is None or state.fence != work.number
+
+    stop = engine.watch_rows(id, heard)
+    try:
+        while not work.ended:
+            # While the store can't say, the turn is believed to run.
+            with suppress(HoldfastError):
+                if await arun(read(is_over)):
+                    break
+            await news.wait()
+            news.clear()
+    finally:
+        stop()
+    work.close()
+
+
 class LeasedTurns:
     """All turns that this process holds, by tenant and id."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._turns: dict[tuple[str, str], LeasedTurn] = {}
+        self._overtaken: OrderedDict[tuple[str, str], LeasedTurn] = OrderedDict()
         self._starts: dict[str, Answers] = {}
         self._news = asyncio.Event()
+        self._abandoning: dict[tuple[str, str], asyncio.Event] = {}
         self.abandoned = 0
         """How many turns were settled because their clients were gone."""
 
@@ -210,10 +262,31 @@ class LeasedTurns:
         """The turn, if this process holds it for this tenant."""
         held = self._turns.get((tenant, turn_id))
         if held is not None and held.work.ended:
-            # Stopped from outside, or taken over: the log tells how.
-            self.let_go(held)
+            # The log tells how.
+            self._over(held)
             return None
         return held
+
+    def overtaken(self, tenant: str, turn_id: str) -> LeasedTurn | None:
+        """A turn of this process's that others have ended: what its client has finished is stored
+        under it all the same (I-7).
+        """
+        self.get(tenant, turn_id)  # whether it is over is looked at here, too
+        return self._overtaken.get((tenant, turn_id))
+
+    def _over(self, held: LeasedTurn) -> None:
+        """The turn is over: its client has ended it, or it was stopped or taken over."""
+        if held.is_ending:
+            self.let_go(held)
+        else:
+            self.set_aside(held)
+
+    def set_aside(self, held: LeasedTurn) -> None:
+        """Others have ended the turn. Its client does not know it yet, or has more of it to store."""
+        self._overtaken[held.session.tenant, held.id] = held
+        while len(self._overtaken) > OVERTAKEN_MAX:
+            self._overtaken.popitem(last=False)
+        self.let_go(held)
 
     def let_go(self, held: LeasedTurn) -> None:
         """The turn is over, or not ours any more."""
@@ -235,7 +308,7 @@ class LeasedTurns:
         while True:
             for held in list(self._turns.values()):
                 if held.work.ended:
-                    self.let_go(held)
+                    self._over(held)
                 elif held.left_s <= 0:
                     await self.abandon(held)
             soonest = min(
@@ -250,14 +323,26 @@ class LeasedTurns:
         """Settles the turn of a client that is gone. If it comes back and asks for the turn again,
         it gets another, with its message if that was not used.
         """
-        self._turns.pop((held.session.tenant, held.id), None)
+        name = (held.session.tenant, held.id)
+        self._turns.pop(name, None)
         self.abandoned += 1
         self.starts(held.session.tenant).forget(held.start_key)
-        # Else somebody has ended it, or the store can't be used now: then the turn is dropped with
-        # this object, and settled by the keeper of its store's leases or by the next one who looks.
-        with suppress(HoldfastError):
-            work = held.work
-            await arun(abandon(work.session, work.number, GONE))
-        held.work.close()
+        over = self._abandoning[name] = asyncio.Event()
+        try:
+            # Else somebody has ended it, or the store can't be used now: then the turn is dropped with
+            # this object, and settled by the keeper of its store's leases or by the next one who looks.
+            with suppress(HoldfastError):
+                work = held.work
+                await arun(abandon(work.session, work.number, GONE))
+            held.work.close()
+        finally:
+            del self._abandoning[name]
+            over.set()
         # Last: whoever pushes in it is told how it ended.
         held.over.set()
+
+    async def settled(self, tenant: str, turn_id: str) -> None:
+        """Returns when this turn is not being settled: meanwhile nobody holds it, and it runs."""
+        over = self._abandoning.get((tenant, turn_id))
+        if over is not None:
+            await over.wait()

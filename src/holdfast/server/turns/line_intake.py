@@ -34,7 +34,9 @@ class PushBody(Body):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """The text of these chunks, to be shown: it is durable. `index` is that of the next chunk."""
+    """The text of these chunks, to be shown: it is durable. `index` is that of the chunk after them,
+    from which their client goes on.
+    """
 
     text: str
     index: int
@@ -44,24 +46,44 @@ async def stored(stream: LeasedStream, batches: list[PushBody]) -> Pushed:
     """Stores these batches, one after the other, in one commit."""
     async with stream.lock:
         new = fitting(stream, batches)
-        text = _text_before(stream, batches)
         if new:
-            said = await stream.stream._push_all(new)
-            stream.note(len(new), said)
-            text += said
+            await stream.stream._push_all(new)
+            _note(stream)
         if batches[-1].close and not stream.closed:
-            await stream.stream.close()
-            stream.closed = True
-        return Pushed(text, stream.taken)
+            await _close(stream)
+        return _told(stream, batches)
 
 
-def _text_before(stream: LeasedStream, batches: list[PushBody]) -> str:
-    """The text of those chunks in these batches that were stored before."""
-    first, last = batches[0], batches[-1]
-    # Most often they are all new.
-    if first.index == stream.taken:
-        return ""
-    return stream.text_from(first.index, last.index + len(last.chunks))
+def _note(stream: LeasedStream) -> None:
+    texts = stream.stream._texts
+    if not texts:
+        raise _cut_off(stream)
+    stream.note(texts)
+
+
+async def _close(stream: LeasedStream) -> None:
+    await stream.stream.close()
+    if stream.stream._open.was_cut_off:
+        raise _cut_off(stream)
+    stream.closed = True
+
+
+def _cut_off(stream: LeasedStream) -> WireProblem:
+    id = stream.stream.message_id
+    detail = f"Message `{id}` was cut off before it was closed."
+    return WireProblem("conflict", detail, index=stream.taken)
+
+
+def _told(stream: LeasedStream, batches: list[PushBody]) -> Pushed:
+    """What the client of these batches is told, which are stored."""
+    texts, ends = [], []
+    for batch in batches:
+        end = batch.index + len(batch.chunks)
+        texts.append(stream.text_from(batch.index, end))
+        ends.append(end)
+    # Not the number of those that are stored: of batches that come again, the client may not have
+    # been told the words of later ones, and would go on behind them.
+    return Pushed("".join(texts), max(ends))
 
 
 def fitting(stream: LeasedStream, batches: list[PushBody]) -> list[Any]:
@@ -115,12 +137,9 @@ class LineIntake:
             self._rest += data
         else:
             *lines, self._rest = (self._rest + data).split(b"\n")
-            self._lines += lines
+            self._lines += self._short_enough(lines)
             self._bytes += len(data)
-        try:
-            self._limit.line(len(self._rest))
-        except WireProblem as error:
-            self._too_long = error
+        self._short_enough([self._rest])
         if self._bytes > WAITING_BYTES_MAX:
             self._body.pause()
         if not self._is_storing and (self._lines or self._too_long is not None):
@@ -128,6 +147,16 @@ class LineIntake:
             self._quiet.clear()
             self._held.begin()
             _heard_together(asyncio.get_running_loop()).add(self._begin)
+
+    def _short_enough(self, lines: list[bytes]) -> list[bytes]:
+        """These lines, up to the first that is too long: that one is refused."""
+        for number, line in enumerate(lines):
+            try:
+                self._limit.line(len(line))
+            except WireProblem as error:
+                self._too_long = error
+                return lines[:number]
+        return lines
 
     async def take(self, data: bytes) -> None:
         """The same for a request whose connection is not at hand; waits until it is stored."""
@@ -174,6 +203,9 @@ class LineIntake:
         problem = self._unread or self._too_long
         if problem is not None:
             self._refuse(problem)
+        self._come_to_rest()
+
+    def _come_to_rest(self) -> None:
         self._is_storing = False
         self._held.finish()
         self._quiet.set()
@@ -185,21 +217,25 @@ class LineIntake:
             return
         try:
             new = fitting(stream, batches)
-            told = _text_before(stream, batches)
             if not new:
                 stream.lock.release()
-                self._told(Pushed(told, stream.taken))
+                self._told(_told(stream, batches))
                 return
             stream.stream._push_then(
-                new, lambda said: self._stored(told, new, said), self._failed(batches)
+                new, lambda _: self._stored(batches), self._failed(batches)
             )
         except Exception as error:
             self._failed(batches)(error)
 
-    def _stored(self, told: str, new: list[Any], said: str) -> None:
-        self._stream.note(len(new), said)
-        self._stream.lock.release()
-        self._told(Pushed(told + said, self._stream.taken))
+    def _stored(self, batches: list[PushBody]) -> None:
+        stream = self._stream
+        try:
+            _note(stream)
+        except WireProblem as error:
+            self._failed(batches)(error)
+            return
+        stream.lock.release()
+        self._told(_told(stream, batches))
 
     def _failed(self, batches: list[PushBody]) -> Callable[[BaseException], None]:
         def failed(error: BaseException) -> None:
@@ -213,7 +249,10 @@ class LineIntake:
             self._tell(pushed)
         finally:
             # Whatever becomes of the answer: the turn is held until this has come to its end.
-            self._begin()
+            if self._lines or self._groups or self._unread or self._too_long:
+                self._begin()
+            else:
+                self._come_to_rest()
 
     async def _store_apart(
         self, batches: list[PushBody], failed: BaseException | None = None

@@ -9,6 +9,7 @@ of life: each of its lines is.
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ from holdfast.server.problems import (
     problem_of,
 )
 from holdfast.server.serving.straight_body import straight_body
-from holdfast.server.turns.held import LeasedStream, LeasedTurn
+from holdfast.server.turns.held import LeasedStream, LeasedTurn, ended_elsewhere
 from holdfast.server.turns.line_intake import LineIntake, Pushed, stored
 from holdfast.server.turns.start import held_turn, info_of
 from holdfast.server.waiting import ENDLESS, insist_still, token_revoked
@@ -108,6 +109,7 @@ class LinesPushed(Response):
         closing: asyncio.Event = request.app.state.closing
         waits = (
             held.over.wait(),
+            ended_elsewhere(held),
             closing.wait(),
             token_revoked(request),
             intake.refused(),
@@ -171,11 +173,15 @@ class LinesPushed(Response):
 
 
 def _end(reading: asyncio.Timeout, why: asyncio.Future[Any]) -> None:
+    # What ends it and its own end may come at the same moment, and then it is over already.
     if not why.cancelled():
-        reading.reschedule(0)
+        with suppress(RuntimeError):
+            reading.reschedule(0)
 
 
 async def _why_over(request: WireRequest) -> Exception:
+    # That it is over is told before how it ended: the two are two commits.
+    await request.turns.settled(request.identity.tenant, request.path["turn"])
     _, info = await info_of(request, request.path["turn"])
     reason = info.reason or info.error or info.end or "it is held no more"
     return TurnInterrupted(turn_id=info.id, reason=reason)

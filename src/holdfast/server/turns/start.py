@@ -127,7 +127,7 @@ async def attended(request: Request, work: Awaitable[Any]) -> Any:
     more. One that waits when the server is told to end may ask again.
     """
     task = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(cut_short(request))
+    leaving = asyncio.ensure_future(cut_short(request, for_news=False))
     try:
         await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -177,6 +177,7 @@ async def held_turn(request: WireRequest) -> LeasedTurn:
     held: LeasedTurn | None = request.turns.get(request.identity.tenant, turn_id)
     if held is not None:
         return held
+    await request.turns.settled(request.identity.tenant, turn_id)
     _, info = await info_of(request, turn_id)
     if info.end is not None:
         reason = info.reason or info.error or info.end
@@ -185,16 +186,28 @@ async def held_turn(request: WireRequest) -> LeasedTurn:
     raise WireProblem("held_elsewhere", detail, turn_id=turn_id)
 
 
+def _overtaken(request: WireRequest) -> LeasedTurn | None:
+    found: LeasedTurn | None = request.turns.overtaken(
+        request.identity.tenant, request.path["turn"]
+    )
+    return found
+
+
 Step = Callable[[WireRequest, LeasedTurn], Awaitable[Any]]
 
 
-def step(work: Step, *, status: int = 200) -> Callable[[WireRequest], Any]:
+def step(
+    work: Step, *, status: int = 200, is_late_too: bool = False
+) -> Callable[[WireRequest], Any]:
     """A handler for what is done in a turn: it renews the turn's lease, and with an
-    `Idempotency-Key` it is done once.
+    `Idempotency-Key` it is done once. With `is_late_too`, also in a turn that others have ended: it
+    stores what its client has finished, and tells it that the turn is over.
     """
 
     async def handler(request: WireRequest) -> Response:
-        held = await held_turn(request)
+        held = _overtaken(request) if is_late_too else None
+        if held is None:
+            held = await held_turn(request)
 
         async def done() -> Response:
             return answer(await work(request, held), status=status)

@@ -274,8 +274,12 @@ async def end(request: WireRequest) -> Response:
         return await _ended_before(request)
     with held:
         ending = _ending(body, held)
+        held.is_ending = True
         try:
             await arun(held.work.leave(ending))
+        except TurnInterrupted:
+            request.turns.set_aside(held)
+            raise
         finally:
             request.turns.let_go(held)
     told = TurnEndRecord(held.id, ending.end, ending.reason, ending.error)
@@ -317,15 +321,15 @@ def routes() -> list[Route]:
         route("POST", f"{TURN}/renew", step(renew), body=RenewBody, gives=LeasedTurnRecord,
               **write),
         route("GET", f"{TURN}/context", context, query=ContextQuery, gives=ContextRecord, **write),
-        route("POST", f"{TURN}/messages", step(add, status=201), body=AddBody, gives=Appended,
-              status=201, **keyed),
+        route("POST", f"{TURN}/messages", step(add, status=201, is_late_too=True), body=AddBody,
+              gives=Appended, status=201, **keyed),
         route("POST", f"{TURN}/streams", step(open_stream, status=201), body=StreamBody,
               gives=StreamOpened, status=201, **keyed),
         route("POST", f"{TURN}/calls", step(call, status=201), body=CallBody, gives=CallStored,
               status=201, **keyed),
         route("GET", f"{TURN}/calls", step(calls), gives=RunnableCalls, **write),
-        route("POST", f"{TURN}/results", step(result, status=201), body=ResultBody,
-              gives=Appended, status=201, **keyed),
+        route("POST", f"{TURN}/results", step(result, status=201, is_late_too=True),
+              body=ResultBody, gives=Appended, status=201, **keyed),
         route("POST", f"{TURN}/inbox", step(take), body=TakeBody, gives=InboxRecord, **keyed),
         route("POST", f"{TURN}/sent", step(sent), body=SentBody, **keyed),
         route("POST", f"{TURN}/retract", step(retract), body=RetractBody, **keyed),
