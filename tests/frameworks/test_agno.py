@@ -254,6 +254,37 @@ def test_words_are_durable_before_they_are_yielded(
         assert stored[: len(words)] == words
 
 
+def test_a_prompt_whose_run_was_cut_off_before_a_word_is_told_and_can_be_taken_out(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One.",), stalls_after=0))
+    agent = gardener(provider, db)
+
+    async def ask() -> None:
+        async for _ in db.astream(agent, "ask-01", session_id="k"):
+            pass
+
+    async def run() -> None:
+        task = asyncio.create_task(ask())
+        assert await asyncio.to_thread(provider.stalled.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        provider.go_on.set()
+
+    asyncio.run(run())
+    agent.run("ask-02", session_id="k")
+    # OpenAI takes two prompts in a row; the provider of the tests is stricter.
+    [problem] = provider.asked[-1].problems
+    assert "twice in a row" in problem
+    words = provider.asked[-1].words
+    assert words.index("ask-01") < words.index("ask-02")
+    [cut] = [run for run in db.get_session("k").runs if run.metadata == {"interrupted": True}]
+    assert db.delete_run(cut.run_id)
+    agent.run("ask-03", session_id="k")
+    assert provider.asked[-1].problems == ()
+
+
 @pytest.mark.parametrize("how", ["cancelled", "left", "left, sync"])
 def test_a_run_that_is_given_up_leaves_what_was_shown(
     db: HoldfastDb, provider: ScriptedProvider, how: str
