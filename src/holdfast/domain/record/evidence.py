@@ -29,7 +29,6 @@ from holdfast.domain.record.reconcile import (
     Reconciled,
     reconcile,
     split_instructions,
-    stray_answers,
 )
 from holdfast.domain.repair import (
     Messages,
@@ -119,7 +118,7 @@ class Evidence:
             if self._kept.issubset(found.order):
                 return FirstLook(found, "nothing")
         found = self._reconciled(payloads, self._spent, equal_from=equal_from)
-        return FirstLook(found, self._left_open(found, payloads))
+        return FirstLook(found, self._left_open(found))
 
     def compare_with(self, payloads: Payloads, past: View) -> Reconciled:
         """The list beside this part of the past, too."""
@@ -166,13 +165,11 @@ class Evidence:
     def _said_at(self) -> dict[str, int]:
         return {seen.id: seen.seq for seen in self.log.natural}
 
-    def _left_open(self, found: Reconciled, payloads: Payloads) -> Open:
+    def _left_open(self, found: Reconciled) -> Open:
         log = self.log
         grown = self._has_grown(found)
-        is_odd = found.puzzles or grown or bool(stray_answers(found.new, payloads))
-        # A view leaves out what stands where nothing can be sent: it is known all the same.
-        if is_odd and (
-            log.since > 1 or len(log.natural) > len(set(_refs_of(self._shown)))
+        if (found.puzzles or grown) and (
+            log.since > 1 or len(log.natural) > len(log.visible)
         ):
             # It may be older than the view, and only the whole history knows what it
             # shows.
@@ -254,11 +251,6 @@ class Evidence:
             if seen.seq in payloads:
                 past.append((payloads[seen.seq], (seen.id,)))
         return past
-
-
-def _refs_of(shown: View) -> Iterator[str]:
-    for _, refs in shown:
-        yield from refs
 
 
 def _refs_in(held: Held) -> set[str]:

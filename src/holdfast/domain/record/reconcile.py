@@ -225,7 +225,7 @@ def _match(
         before = held[: len(held) - len(left)]
         layers = [Layer(layer.held, is_older=True) for layer in layers]
         walked = len(shown)
-        strays = stray_answers(body[walked:], body)
+        strays = _stray_answers(body[walked:], body)
         if strays:
             layers.append(Layer(_about(strays, before), is_older=True))
     result.settled = len(result.order)
@@ -259,7 +259,7 @@ def _calls_in(payloads: Payloads) -> set[str]:
     return {id for payload in payloads for id, _, _ in fingerprint(payload).calls}
 
 
-def stray_answers(some: Payloads, presented: Payloads) -> set[str]:
+def _stray_answers(some: Payloads, presented: Payloads) -> set[str]:
     """The ids that results among these answer, and that no call in the list has."""
     wanted = {id for payload in some for id in fingerprint(payload).answers}
     # Nearly always the call stands just before.
