@@ -427,9 +427,13 @@ def kill_in_a_turn(where: Path, key: str, *asked: str, said: str = "") -> None:
 
 @pytest.fixture
 def bot_module() -> ModuleType:
-    """The program, as a module."""
-    path = ROOT / "examples" / "telegram_bot.py"
-    spec = importlib.util.spec_from_file_location("telegram_bot", path)
+    return module_of("telegram_bot")
+
+
+def module_of(name: str) -> ModuleType:
+    """A program, as a module."""
+    path = ROOT / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -476,6 +480,29 @@ def test_an_answer_that_is_gone_on_with_serves_no_question_that_waits(
     with holdfast.open(where) as store:
         ends = [turn.end for turn in store.session("chat:42").turns()]
         assert ends == ["abandoned"] * (1 + is_killed_again) + ["completed"] * 2
+
+
+@pytest.mark.parametrize("had_begun", [True, False])
+def test_a_gateway_goes_on_with_an_answer_before_it_takes_what_waits(
+    had_begun: bool, tmp_path: Path
+):
+    where = tmp_path / "gateway.db"
+    kill_in_a_turn(where, "chat:42", CUT[0], said=CUT[1] if had_begun else "")
+    asked: list[list[str]] = []
+
+    def model(messages: Any, delay: float) -> Any:
+        asked.append([message["content"] for message in messages])
+        delta = {"role": "assistant", "content": f"Answer {len(asked)}."}
+        yield {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
+
+    gateway = module_of("gateway")
+    gateway.model = model  # type: ignore[attr-defined]
+    with holdfast.open(where) as store:
+        store.accept("chat:42", "And order 23?", event_id=3, reply_to=42)
+        gateway.work(store, gateway.Platform(tmp_path / "sent.jsonl"), 0.0)
+    shown = "\n\n".join([CUT[1], "Answer 1."])
+    alone = [[*CUT, GO_ON], [CUT[0], shown, "And order 23?"]]
+    assert asked == (alone if had_begun else [[f"{CUT[0]}\n\nAnd order 23?"]])
 
 
 def test_a_question_whose_answer_had_not_begun_is_asked_with_those_that_wait(
