@@ -31,7 +31,7 @@ except ModuleNotFoundError as error:
         "this adapter needs LangChain: pip install 'holdfast[langchain]'"
     ) from error
 
-from holdfast.adapters.framework import GivenStore, asynchronous, standing, store_of
+from holdfast.adapters.framework import GivenStore, asynchronous, store_of, stored
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Refused, Write
@@ -78,7 +78,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         """What was said, as it was added. What a run that was cut off had said is there as far as
         it was shown; a call whose result never came has one that says so.
         """
-        found = [_message(each) for each in standing(self.session)]
+        found = self._said()
         # A call at the very end may still be answered: its caller is about to add the
         # result.
         return with_results(found, to_the_end=False)
@@ -164,8 +164,12 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
                 await stream.close()
 
     def _context(self) -> list[Any]:
-        found = [_message(each) for each in standing(self.session)]
-        return with_results(found, to_the_end=True)
+        return with_results(self._said(), to_the_end=True)
+
+    def _said(self) -> list[Any]:
+        # Without turns and labels, which LangChain has no place for: labels are one more
+        # question to the store.
+        return [_message(Message(each, turn=None)) for each in stored(self.session)]
 
 
 def _no_typed(value: Any) -> Typed:

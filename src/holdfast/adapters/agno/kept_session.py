@@ -14,6 +14,7 @@ from holdfast.adapters.framework import (
     KnownSessions,
     Named,
     append_once,
+    current_of,
     key_of,
     records_after,
     standing,
@@ -22,7 +23,7 @@ from holdfast.adapters.framework import (
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import copied, freeze
 from holdfast.engine.protocol import Commit, Write
-from holdfast.errors import BadArgument, NotFound
+from holdfast.errors import BadArgument
 from holdfast.formats.frameworks.agno import NAME
 from holdfast.formats.reading import fields, text
 from holdfast.runtime.live.message import payload_of
@@ -88,7 +89,9 @@ class RecordsRead:
 
 
 class KeptSession:
-    """A session of Agno's: where it lies, and what is read and written there."""
+    """A session of Agno's for one call: where it lies, and what is read and written there. Which
+    sessions of the store it means is asked once.
+    """
 
     def __init__(
         self,
@@ -103,11 +106,12 @@ class KeptSession:
         self.id = session_id
         self._store, self._known = store, known
         self._records_read = records_read
+        self._meant: dict[str, Session | None] = {}
 
     @property
     def words(self) -> Session:
         """The session of the messages, made if there is none."""
-        return self._known.remember(self._store.session(key_of(WORDS, self.id)))
+        return self._session(WORDS)
 
     @property
     def holdfast_id(self) -> str | None:
@@ -117,11 +121,17 @@ class KeptSession:
 
     def find(self, kind: str) -> Session | None:
         """The session of this kind, if there is one that was not deleted."""
-        try:
-            found = self._store.session(key_of(kind, self.id), create=False)
-        except NotFound:
-            return None
-        return None if found._log.state().ended else self._known.remember(found)
+        if kind not in self._meant:
+            found = current_of(self._store, key_of(kind, self.id))
+            self._meant[kind] = None if found is None else self._known.remember(found)
+        return self._meant[kind]
+
+    def _session(self, kind: str) -> Session:
+        found = self.find(kind)
+        if found is None:
+            made = self._store.session(key_of(kind, self.id))
+            found = self._meant[kind] = self._known.remember(made)
+        return found
 
     def row(self) -> Block | None:
         """What Agno keeps about the session itself."""
@@ -225,7 +235,7 @@ class KeptSession:
 
     def _write(self, messages: list[Block], *records: Block) -> None:
         named = [Named(said, _name(said)) for said in messages]
-        log = self._store.session(key_of(RECORDS, self.id))._log
+        log = self._session(RECORDS)._log
         drafts = []
         for record in records:
             drafts.append(log.message(speak(record, NAME), turn=None))
