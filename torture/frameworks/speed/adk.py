@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, dialect
 
 Make = Callable[[Path], Any]
 _services: dict[tuple[Make, Path], Any] = {}
@@ -76,8 +76,7 @@ def _database(folder: Path) -> Any:
 def _database_at(address: str, folder: Path) -> Any:
     from google.adk.sessions import DatabaseSessionService
 
-    address = address.replace("postgresql://", "postgresql+asyncpg://")
-    return DatabaseSessionService(db_url=address)
+    return DatabaseSessionService(db_url=dialect(address, "asyncpg"))
 
 
 def _ours(folder: Path) -> Any:
@@ -97,12 +96,13 @@ def main() -> None:
         "SqliteSessionService": (_sqlite, _ours),
         "DatabaseSessionService": (_database, _ours),
     }
-    for address in sys.argv[1:]:
-        pair = partial(_database_at, address), partial(_ours_at, address)
-        pairs[f"DatabaseSessionService, {address}"] = pair
     for name, (own, ours) in pairs.items():
         print(name)
         compare(partial(ServedSession, make=own), partial(ServedSession, make=ours))
+    for address in sys.argv[1:]:
+        print(f"DatabaseSessionService, {address}")
+        own, ours = partial(_database_at, address), partial(_ours_at, address)
+        compare(partial(ServedSession, make=own), partial(ServedSession, make=ours), address)
 
 
 if __name__ == "__main__":

@@ -90,11 +90,13 @@ def _ours_at(address: str, folder: Path) -> Any:
 
 def main() -> None:
     pairs: dict[str, tuple[Make, Make]] = {"SqliteSaver": (_sqlite, _ours)}
-    for address in sys.argv[1:]:
-        pairs[f"PostgresSaver, {address}"] = partial(_postgres, address), partial(_ours_at, address)
     for name, (own, ours) in pairs.items():
         print(name)
         compare(partial(GraphThread, make=own), partial(GraphThread, make=ours))
+    for address in sys.argv[1:]:
+        print(f"PostgresSaver, {address}")
+        own, ours = partial(_postgres, address), partial(_ours_at, address)
+        compare(partial(GraphThread, make=own), partial(GraphThread, make=ours), address)
 
 
 if __name__ == "__main__":

@@ -51,21 +51,24 @@ class MeasuredSession(Protocol):
 Made = Callable[[str, Path], MeasuredSession]
 
 
-def compare(own: Made, ours: Made) -> None:
-    """Prints the table."""
+def compare(own: Made, ours: Made, address: str | None = None) -> None:
+    """Prints the table. With an address, what they store lies on that PostgreSQL."""
     found: dict[str, list[list[float]]] = {"own": [], "holdfast": []}
     for _ in range(ROUNDS):
         for name, make in (("own", own), ("holdfast", ours)):
             with tempfile.TemporaryDirectory() as folder:
-                found[name].append(asyncio.run(_measured(make, Path(folder))))
+                found[name].append(asyncio.run(_measured(make, Path(folder), address)))
     print(f"{'':<28}{'own':>10}{'holdfast':>10}{'ratio':>8}")
     for place, what in enumerate(MEASURED):
         theirs, our = (
             statistics.median(round[place] for round in rounds) for rounds in found.values()
         )
-        # What lies on a server takes nothing here.
-        ratio = f"{our / theirs:.2f}" if theirs else "-"
-        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{ratio:>8}")
+        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{our / theirs:>8.2f}")
+
+
+def dialect(address: str, driver: str) -> str:
+    """The address of a PostgreSQL as SQLAlchemy has it, for a driver."""
+    return address.replace("postgresql://", f"postgresql+{driver}://", 1)
 
 
 class Unsynced:
@@ -97,8 +100,9 @@ def compare_with_unsynced(own: Made, ours: Made, unsynced: Made) -> None:
     compare(own, unsynced)
 
 
-async def _measured(make: Made, folder: Path) -> list[float]:
+async def _measured(make: Made, folder: Path, address: str | None) -> list[float]:
     """One round: each number in the order of `MEASURED`."""
+    size_before = _size(folder, address)
     alone = await _turns([make("alone", folder)], 150)
     many = await _turns([make(f"session {number}", folder) for number in range(64)], 6)
     await make("long", folder).fill(500)
@@ -106,17 +110,28 @@ async def _measured(make: Made, folder: Path) -> list[float]:
     started = time.perf_counter()
     assert await fresh.load() == 1000
     took = time.perf_counter() - started
-    size = _size(folder)
+    size = _size(folder, address) - size_before
     return [alone, many, took * 1000, size / 1000]
 
 
-def _size(folder: Path) -> int:
-    """What the files of a folder take. Looked at in a process of its own: whoever closes a file of an
-    open store releases that store's locks.
+def _size(folder: Path, address: str | None) -> int:
+    """What a server's database takes, or the files of a folder. These are looked at in a process of its
+    own: whoever closes a file of an open store releases that store's locks.
     """
+    if address is not None:
+        return _size_at(address)
     program = "from torture.frameworks.speed.side_by_side import looked_up; looked_up()"
     asked = [sys.executable, "-c", program, str(folder)]
     return int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+
+
+def _size_at(address: str) -> int:
+    import psycopg
+
+    with psycopg.connect(address) as connection:
+        answer = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert answer is not None
+    return int(answer[0])
 
 
 def looked_up() -> None:
