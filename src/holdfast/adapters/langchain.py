@@ -37,6 +37,7 @@ from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Refused, Write
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
+from holdfast.runtime.changes.open_session import open_session
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 from holdfast.runtime.plans.plan_asyncio import arun
@@ -90,7 +91,21 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     async def aget_messages(self) -> list[Any]:
         """As `messages`."""
-        return await arun(read(lambda: self.messages))
+        return await arun(self._looked())
+
+    def _looked(self) -> Plan[list[Any]]:
+        yield from self._opened()
+        return (yield from read(lambda: self.messages))
+
+    def _opened(self) -> Plan[Session]:
+        """As `session`, without a thread that waits: those of many histories are made in one
+        commit.
+        """
+        if self._session is None:
+            self._session = Session(
+                (yield from open_session(self.store._work, self.key))
+            )
+        return self._session
 
     def add_messages(self, messages: Sequence[Any]) -> None:
         """Adds messages, all of them in one commit or none."""
@@ -101,7 +116,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         await arun(self._add(_spoken(messages), _name(messages, self.request_id)))
 
     def _add(self, spoken: list[Spoken], event_id: str | None) -> Plan[None]:
-        session = yield from read(lambda: self.session._log)
+        session = (yield from self._opened())._log
         if not spoken:
             return
         drafts = tuple(session.message(each, turn=None) for each in spoken)

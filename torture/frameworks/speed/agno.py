@@ -3,11 +3,10 @@
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, dialect
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, compare_at, dialect
 
 
 class KeptRuns:
@@ -83,7 +82,7 @@ def main() -> None:
     compare(own, ours)
     for address in sys.argv[1:]:
         print(f"PostgresDb, {address}")
-        compare(partial(own_at, address), partial(ours_at, address), address)
+        compare_at(address, own_at, ours_at)
 
 
 if __name__ == "__main__":

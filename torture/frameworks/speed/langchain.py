@@ -7,11 +7,10 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Awaitable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, compare_at
 
 
 class KeptHistory:
@@ -118,7 +117,7 @@ def main() -> None:
     compare(own, ours)
     for address in sys.argv[1:]:
         print(f"PostgresChatMessageHistory, {address}")
-        compare(partial(own_at, address), partial(ours_at, address), address)
+        compare_at(address, own_at, ours_at)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ well, if an address is given.
 
 import sys
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torture.frameworks.speed.side_by_side import (
     ASKED,
     SAID,
     Unsynced,
-    compare,
+    compare_at,
     compare_with_unsynced,
     dialect,
 )
@@ -106,7 +105,7 @@ def main() -> None:
     compare_with_unsynced(OwnSession, ours, unsynced)
     for address in sys.argv[1:]:
         print(f"PostgresChatStore, {address}")
-        compare(partial(own_at, address), partial(ours_at, address), address)
+        compare_at(address, own_at, ours_at)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@ address is given.
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, dialect
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, compare_at, dialect
 
 USER = {"role": "user", "content": ASKED}
 TEXT = {"type": "output_text", "text": SAID, "annotations": []}
@@ -69,7 +68,7 @@ def main() -> None:
     compare(own, ours)
     for address in sys.argv[1:]:
         print(f"SQLAlchemySession, {address}")
-        compare(partial(own_at, address), partial(ours_at, address), address)
+        compare_at(address, own_at, ours_at)
 
 
 if __name__ == "__main__":

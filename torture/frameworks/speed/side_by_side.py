@@ -5,14 +5,17 @@ printed: the machine is the same for both, and their ratio is what counts.
 """
 
 import asyncio
+import secrets
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 ROUNDS = 5
 ASKED = "How are the rows? " * 6
@@ -49,21 +52,62 @@ class MeasuredSession(Protocol):
 
 
 Made = Callable[[str, Path], MeasuredSession]
+Round = Callable[[Path], Coroutine[Any, Any, list[float]]]
 
 
-def compare(own: Made, ours: Made, address: str | None = None) -> None:
-    """Prints the table. With an address, what they store lies on that PostgreSQL."""
+MadeAt = Callable[[str, str, Path], MeasuredSession]
+"""As `Made`, at an address."""
+
+
+def compare(own: Made, ours: Made) -> None:
+    """Prints the table."""
+
+    async def measured(make: Made, folder: Path) -> list[float]:
+        return await _measured(make, folder, lambda: _size(folder))
+
+    _compare(partial(measured, own), partial(measured, ours))
+
+
+def compare_at(address: str, own: MadeAt, ours: MadeAt) -> None:
+    """Prints the table of stores on a PostgreSQL, each round in a database of its own there."""
+    import psycopg
+
+    made: list[str] = []
+
+    async def measured(make: MadeAt, folder: Path) -> list[float]:
+        name = f"speed_{secrets.token_hex(4)}"
+        server.execute(f'CREATE DATABASE "{name}"'.encode())
+        made.append(name)
+        there = another_database(address, name)
+        size_before = _size_at(there)
+        found = await _measured(partial(make, there), folder, lambda: _size_at(there))
+        return [*found[:-1], found[-1] - size_before / 1000]
+
+    with psycopg.connect(address, autocommit=True) as server:
+        try:
+            _compare(partial(measured, own), partial(measured, ours))
+        finally:
+            for name in made:
+                server.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+def another_database(address: str, database: str) -> str:
+    """The address of another database of the same server."""
+    return urlsplit(address)._replace(path=f"/{database}").geturl()
+
+
+def _compare(own: Round, ours: Round) -> None:
     found: dict[str, list[list[float]]] = {"own": [], "holdfast": []}
     for _ in range(ROUNDS):
-        for name, make in (("own", own), ("holdfast", ours)):
+        for name, measured in (("own", own), ("holdfast", ours)):
             with tempfile.TemporaryDirectory() as folder:
-                found[name].append(asyncio.run(_measured(make, Path(folder), address)))
+                found[name].append(asyncio.run(measured(Path(folder))))
     print(f"{'':<28}{'own':>10}{'holdfast':>10}{'ratio':>8}")
     for place, what in enumerate(MEASURED):
         theirs, our = (
             statistics.median(round[place] for round in rounds) for rounds in found.values()
         )
-        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{our / theirs:>8.2f}")
+        print(f"{what:<28}{theirs:>10.1f}{our:>10.1f}{our / theirs:>8.2f}", flush=True)
 
 
 def dialect(address: str, driver: str) -> str:
@@ -100,9 +144,8 @@ def compare_with_unsynced(own: Made, ours: Made, unsynced: Made) -> None:
     compare(own, unsynced)
 
 
-async def _measured(make: Made, folder: Path, address: str | None) -> list[float]:
+async def _measured(make: Made, folder: Path, size: Callable[[], int]) -> list[float]:
     """One round: each number in the order of `MEASURED`."""
-    size_before = _size(folder, address)
     alone = await _turns([make("alone", folder)], 150)
     many = await _turns([make(f"session {number}", folder) for number in range(64)], 6)
     await make("long", folder).fill(500)
@@ -110,22 +153,20 @@ async def _measured(make: Made, folder: Path, address: str | None) -> list[float
     started = time.perf_counter()
     assert await fresh.load() == 1000
     took = time.perf_counter() - started
-    size = _size(folder, address) - size_before
-    return [alone, many, took * 1000, size / 1000]
+    return [alone, many, took * 1000, size() / 1000]
 
 
-def _size(folder: Path, address: str | None) -> int:
-    """What a server's database takes, or the files of a folder. These are looked at in a process of its
-    own: whoever closes a file of an open store releases that store's locks.
+def _size(folder: Path) -> int:
+    """What the files of a folder take. Looked at in a process of its own: whoever closes a file of an
+    open store releases that store's locks.
     """
-    if address is not None:
-        return _size_at(address)
     program = "from torture.frameworks.speed.side_by_side import looked_up; looked_up()"
     asked = [sys.executable, "-c", program, str(folder)]
     return int(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
 
 
 def _size_at(address: str) -> int:
+    """What the database at this address takes."""
     import psycopg
 
     with psycopg.connect(address) as connection:

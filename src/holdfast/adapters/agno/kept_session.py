@@ -8,7 +8,7 @@ and a later record of it takes the place of an earlier one. What belongs togethe
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.adapters.framework import (
     KnownSessions,
@@ -88,6 +88,13 @@ class RecordsRead:
         return read
 
 
+class MeantIds(NamedTuple):
+    """Which sessions of the store one of Agno's was when it was last loaded."""
+
+    words: str | None
+    records: str | None
+
+
 class KeptSession:
     """A session of Agno's for one call: where it lies, and what is read and written there. Which
     sessions of the store it means is asked once.
@@ -107,6 +114,24 @@ class KeptSession:
         self._store, self._known = store, known
         self._records_read = records_read
         self._meant: dict[str, Session | None] = {}
+
+    def meant_ids(self) -> MeantIds:
+        """Which sessions this is."""
+        found = [self.find(kind) for kind in (WORDS, RECORDS)]
+        return MeantIds(*(None if each is None else each.id for each in found))
+
+    def mean(self, ids: MeantIds) -> bool:
+        """Has this be these sessions without a question to the store; False when they are not known
+        any more. Should they be over, they refuse what is written.
+        """
+        known = {}
+        for kind, id in ((WORDS, ids.words), (RECORDS, ids.records)):
+            last = self._known.last_of(key_of(kind, self.id))
+            if last is None or last.id != id:
+                return False
+            known[kind] = last
+        self._meant.update(known)
+        return True
 
     @property
     def words(self) -> Session:
