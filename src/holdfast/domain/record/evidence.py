@@ -6,7 +6,8 @@ that neither shows. Then the first look leaves something open, and the list is c
 more of the past:
 
     nothing     all was found
-    news        what was said, or taken away by a rewind, since the handle last looked
+    news        what was said, or taken away by a rewind, since the handle last looked; to one that
+                has recorded nothing, also what the view has and its context can't show
     history     all that was ever said
 
 The history of a long session is not in memory. Who records reads it page by page and keeps what an
@@ -23,7 +24,7 @@ from holdfast.domain.record.edits import is_edit
 from holdfast.domain.record.fingerprint import Fingerprint, fingerprint, stamp_of
 from holdfast.domain.record.grouping import Shown, View
 from holdfast.domain.record.layers import Layer, chosen
-from holdfast.domain.record.memory import Held, Remembered, held_of
+from holdfast.domain.record.memory import Held, Remembered, held_of, snapshots_of
 from holdfast.domain.record.merged_texts import holds_more
 from holdfast.domain.record.reconcile import (
     Reconciled,
@@ -138,9 +139,11 @@ class Evidence:
         held, layers = chosen(body, self._presented, self._given)
         if past:
             layers.append(Layer(past))
-        # A handle that knows no list yet compares with the past alone.
-        if not held and past:
-            held, layers = past, []
+            if not self._presented and (again := self._recorded_last(body, past)):
+                held, layers = again, [Layer(past)]
+            # A handle that knows no list yet compares with the past alone.
+            elif not held:
+                held, layers = past, []
         return reconcile(
             payloads,
             shown=self._shown,
@@ -153,6 +156,22 @@ class Evidence:
             together=self._were_together,
             equal_from=equal_from,
         )
+
+    def _recorded_last(self, body: Payloads, past: Held) -> Held:
+        """What this list has of the view, as the last list arranged it, also what no context can show
+        there; nothing unless the list begins with just that, and nothing else of the past may be in
+        it. Then it is that list again, and no equal message that the view has dropped comes between.
+        """
+        said = set(map(fingerprint, body))
+        known = {entry.refs[0]: entry for entry in past}
+        stands = [known[seen.id] for seen in self.log.visible if seen.id in known]
+        stands = [entry for entry in stands if fingerprint(entry.snapshot) in said]
+        if body[: len(stands)] != snapshots_of(stands):
+            return []
+        echo = Echo(body[len(stands) :])
+        refs = _refs_in(stands)
+        others = (entry for entry in past if refs.isdisjoint(entry.refs))
+        return [] if any(echo(entry.snapshot) for entry in others) else stands
 
     def _were_together(self, one: str, other: str) -> bool:
         """Whether a view ever had both of these messages, which are gone: neither was said after
@@ -175,11 +194,21 @@ class Evidence:
             # shows.
             return "history"
         if (found.new or grown) and (
-            self._gone - self._spent or log.head > self._aware_of
+            self._gone - self._spent
+            or log.head > self._aware_of
+            or (not self._presented and self._unshown)
         ):
             # What is new to this handle may have been said, or taken away, by another.
             return "news"
         return "nothing"
+
+    @cached_property
+    def _unshown(self) -> set[str]:
+        """What stands in the view and no context can show there, as a result before its call. A handle
+        that has recorded nothing yet can't know of it, though it has looked.
+        """
+        shown = {ref for _, refs in self._shown for ref in refs}
+        return set(ids_of(self.log.visible)) - shown
 
     def _has_grown(self, found: Reconciled) -> bool:
         """Whether a message is in the list with more than it said: others may have been joined to
@@ -193,7 +222,7 @@ class Evidence:
 
     def news(self) -> list[Shown]:
         """What the handle does not know of, between what it knows: said since it last looked and no
-        longer shown, or taken away without its knowledge.
+        longer shown, taken away without its knowledge, or not to be shown where it stands.
         """
         log = self.log
         known = _refs_in(self._presented).union(*map(_refs_in, self._given))
@@ -201,7 +230,7 @@ class Evidence:
             known.update(refs)
         said_since = [seen for seen in log.natural if seen.seq > self._aware_of]
         more = set(ids_of(said_since)) - known
-        more |= self._gone - self._spent
+        more |= self._unshown | (self._gone - self._spent)
         if not more:
             return []
         more |= known
