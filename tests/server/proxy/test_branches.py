@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from clients import SCRIPTS
+from holdfast.server.proxy import proxied_sessions
 from holdfast.server.proxy.lists import branches
 from holdfast.testing.providers import check
 from proxy_world import HeldProvider, ProxyClients, provider, proxied
@@ -24,9 +25,13 @@ class Talk:
 
     def __init__(self, upstream: HeldProvider, port: int, name: str | None, format: str) -> None:
         self._upstream, self._format = upstream, format
-        self._clients = ProxyClients(port, name)
+        self._name, self._clients = name, ProxyClients(port, name)
         self._number = 0
         self.said: list[str] = []
+
+    def move(self, port: int) -> None:
+        """Another proxy is asked from now on."""
+        self._clients = ProxyClients(port, self._name)
 
     def ask(self, messages: list[dict[str, str]], question: str | None) -> list[dict[str, str]]:
         """The list with this question, if there is one, and its answer."""
@@ -76,6 +81,45 @@ def test_branches_that_are_gone_back_to_are_stored_once(
     stored, seen = looked_at(store, format)
     assert stored == talk.said
     assert seen == texts(other)
+
+
+@NAMES
+@pytest.mark.parametrize("format", FORMATS)
+def test_branches_that_another_process_has_left_are_stored_once(
+    tmp_path: Path, format: str, name: str | None
+) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream:
+        with proxied(store, upstream) as port:
+            talk = Talk(upstream, port, name, format)
+            trunk = talk.ask([], "Where?")
+            left = [talk.ask(trunk, f"Way {number}?") for number in range(3)]
+        with proxied(store, upstream) as port:
+            talk.move(port)
+            for number in (2, 0, 1):
+                left[number] = talk.ask(left[number], f"On with {number}?")
+    stored, seen = looked_at(store, format)
+    assert stored == talk.said
+    assert seen == texts(left[1])
+
+
+def test_branches_of_a_session_that_was_forgotten_for_others_are_stored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxied_sessions, "KNOWN_MAX", 1)
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        talk = Talk(upstream, port, "mine", "openai.chat")
+        trunk = talk.ask([], "Where?")
+        one = talk.ask(trunk, "When?")
+        other = talk.ask(trunk, "Why?")
+        Talk(upstream, port, "another", "openai.chat").ask([], "Who?")
+        one = talk.ask(one, "And then?")
+    with holdfast.open(store) as opened:
+        session = opened.session("mine")
+        assert [message.text for message in session.transcript()] == talk.said
+        assert words(session.context("openai.chat")) == texts(one)
+    assert texts(other)[:2] == texts(one)[:2]
 
 
 def test_an_answer_that_was_made_anew_is_left_for_the_first_one(tmp_path: Path) -> None:
