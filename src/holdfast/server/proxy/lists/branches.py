@@ -54,7 +54,7 @@ class LeftBranches:
         if session is None or before is None:
             return memory
         format, tip = request.dialect.format, (*before.marks, *before.answer)
-        shared = _shared(marks, tip)
+        shared = in_common(marks, tip)
         if shared < len(tip) and not self._is_loaded:
             self._is_loaded = True
             load = partial(stored_branches, session._log, format, BRANCHES_MAX)
@@ -82,15 +82,18 @@ class LeftBranches:
         for branch in self._left:
             own = len(branch.marks)
             is_longer = own > length and branch.format == format
-            if is_longer and _tidy(marks[:own]) == _tidy(branch.marks):
+            if is_longer and in_common(marks, branch.marks) == own:
                 found, length = branch, own
         return found
 
 
-def _shared(marks: Marks, tip: Marks) -> int:
-    """How many marks two lists begin with in common."""
+def in_common(marks: Marks, tip: Marks) -> int:
+    """How many marks two lists begin with in common, in whatever order results stand."""
+    # As nearly every list does that goes on.
+    if marks[: len(tip)] == tip:
+        return len(tip)
     count = 0
-    for one, other in zip(marks, tip, strict=False):
+    for one, other in zip(_tidy(marks), _tidy(tip), strict=False):
         if one != other:
             break
         count += 1
