@@ -54,9 +54,17 @@ def on_update(store: holdfast.Store, update: dict[str, Any]) -> None:
 # -----------------------------------------------------------------------------------------------------------
 
 
-def answer(store: holdfast.Store, key: str, delay: float, reply_to: int | None = None) -> None:
-    """One turn: takes what waits for this key, and goes on with calls that were approved."""
-    with store.turn(key, reply_to=reply_to) as turn:
+def answer(
+    store: holdfast.Store,
+    key: str,
+    delay: float,
+    reply_to: int | None = None,
+    take: list[str] | None = None,
+) -> None:
+    """One turn: takes what waits for this key, or just these, and goes on with calls that were
+    approved.
+    """
+    with store.turn(key, reply_to=reply_to, take=take) as turn:
         run_tools(turn)  # calls that a person has approved since the last turn
         while True:
             stream = model(turn.context("openai.chat"), delay)
@@ -160,14 +168,16 @@ def send_replies(store: holdfast.Store, platform: Platform) -> None:
 
 
 def work(store: holdfast.Store, platform: Platform, delay: float) -> None:
-    """Answers what waits, goes on with what was begun, sends what is owed: after a webhook, and
+    """Goes on with what was begun, answers what waits, sends what is owed: after a webhook, and
     after a restart.
     """
+    for key, session in open_sessions(store):
+        if is_unfinished(session):
+            # By itself: a question that waits has an answer of its own.
+            answer(store, key, delay, reply_to=int(key.removeprefix("chat:")), take=[])
     while page := store.pending():
         for key in dict.fromkeys(message.key for message in page if message.key is not None):
             answer(store, key, delay)
-    for key in [key for key, session in open_sessions(store) if is_unfinished(session)]:
-        answer(store, key, delay, reply_to=int(key.removeprefix("chat:")))
     while store.outbox():  # what a killed sender had claimed is free again after a few seconds
         send_replies(store, platform)
         time.sleep(0.1)
@@ -177,8 +187,14 @@ def is_unfinished(session: holdfast.Session) -> bool:
     """Whether a process was killed in the middle of an answer here, or an approved call was not run
     yet.
     """
-    ends = [turn.end for turn in session.turns()]
-    return ends[-1:] == ["abandoned"] or any(call.state == "approved" for call in session.calls())
+    if any(call.state == "approved" for call in session.calls()):
+        return True
+    turns = session.turns()
+    if not turns or turns[-1].end != "abandoned":
+        return False
+    # One that had not said anything has given its message back: it waits.
+    said = [message for message in session.transcript() if message.turn == turns[-1].id]
+    return any(message.role == "assistant" for message in said)
 
 
 def open_sessions(store: holdfast.Store) -> Iterator[tuple[str, holdfast.Session]]:

@@ -54,13 +54,16 @@ class Gateway:
             print(f"accepted {update}", flush=True)
         self.wake(f"chat:{chat}")
 
-    async def begin_anew(self, key: str, update: int | None = None) -> None:
+    async def begin_anew(
+        self, key: str, update: int | None = None, take: list[str] | None = None
+    ) -> None:
         """A command is a turn in a session of its own: killed before its end, it waits to be done
         again, and a second delivery of it is known.
         """
         chat = chat_of(key)
         command = None if update is None else "/new"
-        async with self.store.turn(key, command, event_id=update, reply_to=chat) as turn:
+        named = {"event_id": update, "reply_to": chat, "take": take}
+        async with self.store.turn(key, command, **named) as turn:
             await self.store.reset(f"chat:{chat}")
             await turn.say("A new conversation.")
 
@@ -85,11 +88,13 @@ class Gateway:
                 await self.answer(key)
         await self.send_owed()
 
-    async def answer(self, key: str, reply_to: int | None = None) -> None:
+    async def answer(
+        self, key: str, reply_to: str | None = None, take: list[str] | None = None
+    ) -> None:
         """One turn: takes what waits, and shows the answer as it is spoken. If all of it was shown,
         that is confirmed; else it is owed.
         """
-        async with self.store.turn(key, reply_to=reply_to) as turn:
+        async with self.store.turn(key, reply_to=reply_to, take=take) as turn:
             live = LiveMessage(self.bot, chat_of(key))
             stream = model(await turn.context("openai.chat"), self.delay)
             # With the real client:
@@ -117,30 +122,42 @@ class Gateway:
         """What a process before this one has left: answers that were cut off are gone on with,
         what waits is answered, what is owed is sent.
         """
-        for key, reply_to in await self.cut_off():
-            await (self.begin_anew(key) if is_command(key) else self.answer(key, reply_to))
-        while page := await self.store.pending():
-            for key in dict.fromkeys(str(waiting.key) for waiting in page):
-                await (self.begin_anew(key) if is_command(key) else self.answer_waiting(key))
-        await self.send_owed()
-
-    async def cut_off(self) -> list[tuple[str, int]]:
-        """Key and address of every turn that had begun to speak when its process was killed."""
         running = await self.store.sessions(state="running")
         listed = list(running)
         while running.next is not None:
             running = await self.store.sessions(state="running", after=running.next)
             listed += running
-        found = []
-        for one in listed:
-            session = await self.store.get(one.id)
-            last = (await session.turns())[-1]
-            # One that had not said anything has given its message back: it waits.
-            said = [each async for each in session.transcript() if each.turn == last.id]
-            has_spoken = any(each.role == "assistant" for each in said)
-            if last.end == "abandoned" and last.reply_to and has_spoken:
-                found.append((str(one.key), int(last.reply_to)))
-        return found
+        # One after the other: a session that was looked at is no longer listed as running, and a
+        # kill must not lose those that come later.
+        for each in listed:
+            await self.go_on(await self.store.get(each.id))
+        while page := await self.store.pending():
+            for key in dict.fromkeys(str(waiting.key) for waiting in page):
+                await (self.begin_anew(key) if is_command(key) else self.answer_waiting(key))
+        await self.send_owed()
+
+    async def go_on(self, session: holdfast.AsyncSession) -> None:
+        """Goes on with the answer that was cut off here, if there is one. That turn takes nothing:
+        what waits has an answer of its own, later.
+        """
+        key, reply_to = str(session.key), await self.cut_off(session)
+        if reply_to is not None and is_command(key):
+            await self.begin_anew(key, take=[])
+        elif reply_to is not None:
+            await self.answer(key, reply_to, take=[])
+
+    async def cut_off(self, session: holdfast.AsyncSession) -> str | None:
+        """Whom the turn answered that had begun to speak here when its process was killed."""
+        has_spoken = set()
+        async for message in session.transcript():
+            if message.role == "assistant":
+                has_spoken.add(message.turn)
+        for turn in reversed(await session.turns()):
+            # One that had not said anything has given its message back, which waits; if it went
+            # on with another one, that is still to be gone on with.
+            if turn.id in has_spoken or turn.end != "abandoned":
+                return turn.reply_to if turn.end == "abandoned" else None
+        return None
 
 
 class LiveMessage:

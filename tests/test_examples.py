@@ -2,6 +2,8 @@
 promise.
 """
 
+import asyncio
+import importlib.util
 import json
 import os
 import shutil
@@ -12,12 +14,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
 from holdfast.testing.providers import check
+from procs import child
 from thorough import EXPLORE, few_cases, sample
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -401,3 +406,146 @@ def test_a_bot_that_was_killed_goes_on_when_it_is_started_again(moment: str, tmp
     told = " ".join(text for chat, text in chats_of(tmp_path) if chat == 42)
     assert "Order 17" in told and "Order 23" in told
     assert (7, "A new conversation.") in chats_of(tmp_path)
+
+
+KILLED = """
+    import holdfast
+    key, said, *asked = sys.argv[2:]
+    with holdfast.open(sys.argv[1]) as store, store.turn(key, *asked, reply_to=42, take=[]) as turn:
+        if said:
+            turn.stream().push(said)
+        say("running")
+        hear()
+"""
+
+
+def kill_in_a_turn(where: Path, key: str, *asked: str, said: str = "") -> None:
+    with child(KILLED, where, key, said, *asked) as process:
+        process.wait_for("running")
+        process.kill()
+
+
+@pytest.fixture
+def bot_module() -> ModuleType:
+    return module_of("telegram_bot")
+
+
+def module_of(name: str) -> ModuleType:
+    """A program, as a module."""
+    path = ROOT / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def asked_after_a_restart(bot: ModuleType, where: Path) -> list[list[str]]:
+    """What the model is told by a gateway that is started again: the words of each request."""
+    asked: list[list[str]] = []
+
+    async def model(messages: Any, delay: float) -> Any:
+        asked.append([message["content"] for message in messages])
+        yield f"Answer {len(asked)}."
+
+    async def send_message(chat_id: int, text: str) -> Any:
+        return SimpleNamespace(message_id=1)
+
+    async def restart() -> None:
+        async with holdfast.open_async(where) as store:
+            await bot.Gateway(store, SimpleNamespace(send_message=send_message)).restart()
+
+    bot.model = model  # type: ignore[attr-defined]
+    asyncio.run(restart())
+    return asked
+
+
+CUT = ("Where is order 17?", "Order 17 ")
+GO_ON = "(There is no new message. Continue.)"
+
+
+@pytest.mark.parametrize("is_killed_again", [False, True])
+def test_an_answer_that_is_gone_on_with_serves_no_question_that_waits(
+    is_killed_again: bool, bot_module: ModuleType, tmp_path: Path
+):
+    where = tmp_path / "bot.db"
+    kill_in_a_turn(where, "chat:42", CUT[0], said=CUT[1])
+    if is_killed_again:  # as it went on, before it said more
+        kill_in_a_turn(where, "chat:42")
+    with holdfast.open(where) as store:
+        store.accept("chat:42", "And order 23?", event_id=3, reply_to=42)
+    asked = asked_after_a_restart(bot_module, where)
+    shown = "\n\n".join([CUT[1], "Answer 1."])
+    assert asked == [[*CUT, GO_ON], [CUT[0], shown, "And order 23?"]]
+    with holdfast.open(where) as store:
+        ends = [turn.end for turn in store.session("chat:42").turns()]
+        assert ends == ["abandoned"] * (1 + is_killed_again) + ["completed"] * 2
+
+
+@pytest.mark.parametrize("had_begun", [True, False])
+def test_a_gateway_goes_on_with_an_answer_before_it_takes_what_waits(
+    had_begun: bool, tmp_path: Path
+):
+    where = tmp_path / "gateway.db"
+    kill_in_a_turn(where, "chat:42", CUT[0], said=CUT[1] if had_begun else "")
+    asked: list[list[str]] = []
+
+    def model(messages: Any, delay: float) -> Any:
+        asked.append([message["content"] for message in messages])
+        delta = {"role": "assistant", "content": f"Answer {len(asked)}."}
+        yield {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
+
+    gateway = module_of("gateway")
+    gateway.model = model  # type: ignore[attr-defined]
+    with holdfast.open(where) as store:
+        store.accept("chat:42", "And order 23?", event_id=3, reply_to=42)
+        gateway.work(store, gateway.Platform(tmp_path / "sent.jsonl"), 0.0)
+    shown = "\n\n".join([CUT[1], "Answer 1."])
+    alone = [[*CUT, GO_ON], [CUT[0], shown, "And order 23?"]]
+    assert asked == (alone if had_begun else [[f"{CUT[0]}\n\nAnd order 23?"]])
+
+
+def test_a_question_whose_answer_had_not_begun_is_asked_with_those_that_wait(
+    bot_module: ModuleType, tmp_path: Path
+):
+    where = tmp_path / "bot.db"
+    kill_in_a_turn(where, "chat:42", CUT[0])
+    with holdfast.open(where) as store:
+        store.accept("chat:42", "And order 23?", event_id=3, reply_to=42)
+    assert asked_after_a_restart(bot_module, where) == [[f"{CUT[0]}\n\nAnd order 23?"]]
+
+
+def test_a_command_that_is_done_again_answers_no_other_one(bot_module: ModuleType, tmp_path: Path):
+    where = tmp_path / "bot.db"
+    kill_in_a_turn(where, "command:42", "/new", said="A new ")
+    with holdfast.open(where) as store:
+        store.accept("command:42", "/new", event_id=4, reply_to=42)
+    assert asked_after_a_restart(bot_module, where) == []
+    with holdfast.open(where) as store:
+        said = [message.text for message in store.session("command:42").transcript()]
+        assert Counter(said) == {"/new": 2, "A new ": 1, "A new conversation.": 2}
+
+
+def test_a_restart_that_is_cut_off_leaves_the_other_chats_to_the_next_one(
+    bot_module: ModuleType, tmp_path: Path
+):
+    where = tmp_path / "bot.db"
+    for chat in ("chat:7", "chat:42"):
+        kill_in_a_turn(where, chat, f"Hello from {chat}!", said="Hello, ")
+
+    class OutOfOrder(Exception):
+        pass
+
+    async def model(messages: Any, delay: float) -> Any:
+        raise OutOfOrder
+        yield
+
+    async def restart() -> None:
+        async with holdfast.open_async(where) as store:
+            await bot_module.Gateway(store, None).restart()
+
+    bot_module.model = model  # type: ignore[attr-defined]
+    with pytest.raises(OutOfOrder):
+        asyncio.run(restart())
+    # An error of the program's ends its turn; the other chat's answer is still cut off.
+    assert len(asked_after_a_restart(bot_module, where)) == 1

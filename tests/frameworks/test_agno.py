@@ -23,6 +23,7 @@ from agno.workflow import Step, Workflow
 from pages import example
 
 import holdfast
+from engine_calls import EngineCalls
 from holdfast.adapters.agno import HoldfastDb
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded, TurnInterrupted
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
@@ -81,6 +82,15 @@ def a_session(name: str = "k", **facts: Any) -> AgentSession:
 
 def texts(db: HoldfastDb, session_id: str = "k") -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in db.session(session_id).transcript()]
+
+
+def test_a_run_is_two_commits_and_looks_no_session_up(db: HoldfastDb) -> None:
+    db.upsert_session(a_session())
+    db.upsert_run(a_run("r1", "Hello", "Hi."), "k", run_index=0)
+    calls = EngineCalls(db.store)
+    db.upsert_session(a_session())
+    db.upsert_run(a_run("r2", "And you?", "Fine."), "k", run_index=1)
+    assert calls.taken() == {"entries": 2, "submit": 2}
 
 
 def test_a_session_and_its_runs_come_back_as_they_were(any_db: Any) -> None:
@@ -252,6 +262,37 @@ def test_words_are_durable_before_they_are_yielded(
             if len(stored) >= len(words):
                 break
         assert stored[: len(words)] == words
+
+
+def test_a_prompt_whose_run_was_cut_off_before_a_word_is_told_and_can_be_taken_out(
+    db: HoldfastDb, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("One.",), stalls_after=0))
+    agent = gardener(provider, db)
+
+    async def ask() -> None:
+        async for _ in db.astream(agent, "ask-01", session_id="k"):
+            pass
+
+    async def run() -> None:
+        task = asyncio.create_task(ask())
+        assert await asyncio.to_thread(provider.stalled.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        provider.go_on.set()
+
+    asyncio.run(run())
+    agent.run("ask-02", session_id="k")
+    # OpenAI takes two prompts in a row; the provider of the tests is stricter.
+    [problem] = provider.asked[-1].problems
+    assert "twice in a row" in problem
+    words = provider.asked[-1].words
+    assert words.index("ask-01") < words.index("ask-02")
+    [cut] = [run for run in db.get_session("k").runs if run.metadata == {"interrupted": True}]
+    assert db.delete_run(cut.run_id)
+    agent.run("ask-03", session_id="k")
+    assert provider.asked[-1].problems == ()
 
 
 @pytest.mark.parametrize("how", ["cancelled", "left", "left, sync"])

@@ -15,6 +15,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from pages import example
 
 import holdfast
+from engine_calls import EngineCalls
 from holdfast.adapters.langchain import HoldfastChatMessageHistory
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded
 
@@ -35,6 +36,16 @@ class Scripted(GenericFakeChatModel):
 
 def model() -> Scripted:
     return Scripted(messages=iter([AIMessage(ANSWER)] * 9), sent=[])
+
+
+def test_a_turn_of_the_runner_is_one_look_and_one_commit(where: str) -> None:
+    history = HoldfastChatMessageHistory("k", where)
+    history.add_messages([HumanMessage("Hi."), AIMessage("Hello.")])
+    assert len(history.messages) == 2
+    calls = EngineCalls(history.store)
+    assert len(history.messages) == 2
+    history.add_messages([HumanMessage("Hi."), AIMessage("Hello.")])
+    assert calls.taken() == {"entries": 1, "submit": 1}
 
 
 def test_messages_come_back_as_they_were_added(where: str) -> None:

@@ -18,6 +18,7 @@ from llama_index.llms.openai_like import OpenAILike
 from pages import example
 
 import holdfast
+from engine_calls import EngineCalls
 from holdfast.adapters.llama_index import HoldfastChatStore
 from holdfast.errors import AlreadyAccepted, BadArgument, StoreUnavailable
 from holdfast.testing.adapters import ScriptedAnswer, serve
@@ -58,6 +59,27 @@ def test_messages_come_back_as_they_were(chats: HoldfastChatStore) -> None:
     assert other.get_messages("b") == chats.get_messages("a")
     assert chats.get_keys() == ["a", "b"]
     assert judge(chats._store) == []
+
+
+def test_a_message_is_one_round_trip_once_its_key_is_known(chats: HoldfastChatStore) -> None:
+    chats.add_message("a", SAMPLES[0])
+    calls = EngineCalls(chats._store)
+    chats.add_message("a", SAMPLES[1])
+    assert calls.taken() == {"submit": 1}
+    asyncio.run(chats.async_add_message("a", SAMPLES[3]))
+    assert calls.taken() == {"submit": 1}
+
+
+def test_a_key_that_was_begun_anew_elsewhere_gets_its_messages(chats: HoldfastChatStore) -> None:
+    hello, again = ChatMessage(role="user", content="Hello"), ChatMessage(content="Hello again")
+    chats.add_message("a", hello)
+    other = HoldfastChatStore(chats._store)
+    other.delete_messages("a")
+    chats.add_message("a", again)
+    assert other.get_messages("a") == [again]
+    chats._store.erase(chats.session("a").id)
+    asyncio.run(chats.async_add_message("a", hello))
+    assert other.get_messages("a") == [hello]
 
 
 @pytest.mark.parametrize("message", SAMPLES, ids=range(len(SAMPLES)))

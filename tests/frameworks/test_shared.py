@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from engine_calls import EngineCalls
 from holdfast.adapters.framework import (
+    KnownSessions,
     bodies_of,
+    current_of,
     key_of,
     names_of,
     records_after,
@@ -17,7 +20,7 @@ from holdfast.adapters.framework import (
     store_of,
     stored,
 )
-from holdfast.errors import BadArgument
+from holdfast.errors import BadArgument, SessionEnded
 from holdfast.testing.adapters.damage import spoil_last_message
 
 
@@ -110,6 +113,46 @@ def test_what_stands_is_unrepaired_and_without_what_was_rewound(where: str) -> N
         assert [each.id for each in standing(session)] == ids[:2]
         session.label(ids[0], mine="yes")
         assert standing(session)[0].labels == {"mine": "yes"}
+
+
+def test_a_key_is_looked_up_with_one_question(where: str) -> None:
+    with holdfast.open(where) as store:
+        calls = EngineCalls(store)
+        assert current_of(store, "k") is None
+        assert calls.taken() == {"current": 1}
+        made = store.session("k")
+        calls.taken()
+        found = current_of(store, "k")
+        assert found is not None and found.id == made.id
+        assert calls.taken() == {"current": 1}
+        made.end("over")
+        assert current_of(store, "k") is None
+
+
+def test_the_last_session_of_a_key_is_known_until_others_push_it_out(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "agents.db") as store:
+        known = KnownSessions(most=2)
+        first = known.remember(store.session("a"))
+        assert known.last_of("a") is first and known.last_of("b") is None
+        store.reset("a")
+        with pytest.raises(SessionEnded):
+            first.append("too late")
+        second = known.remember(store.session("a"))
+        assert known.last_of("a") is second
+        known.remember(store.session("b"))  # the first one is forgotten, and not the key's last
+        assert known.last_of("a") is second
+        known.remember(store.session("c"))
+        assert known.last_of("b") is None  # that of "a" was asked for since
+        assert known.last_of("a") is second
+
+
+def test_records_that_fit_in_a_page_are_read_with_one_question(where: str) -> None:
+    with holdfast.open(where) as store:
+        session = store.session("k")
+        session.append_all([{"role": "user", "content": "record"}] * 3, format="openai.chat")
+        calls = EngineCalls(store)
+        assert len(list(records_after(session, 0))) == 3
+        assert calls.taken() == {"entries": 1}
 
 
 def test_records_are_read_on_and_one_that_cannot_be_read_is_none(tmp_path: Path) -> None:

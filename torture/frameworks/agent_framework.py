@@ -8,7 +8,10 @@ from typing import Any
 from holdfast.testing.adapters import Show, Task
 
 INSTALL = ["agent-framework-core==1.23.0", "agent-framework-openai==1.17.0"]
-TESTS = ["tests/frameworks/test_agent_framework.py"]
+TESTS = [
+    "tests/frameworks/test_agent_framework.py",
+    "tests/frameworks/test_agent_framework_prompts.py",
+]
 STORE_CODE = "agent_framework/_sessions"
 
 

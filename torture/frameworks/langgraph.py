@@ -10,8 +10,9 @@ from holdfast.testing.adapters import Show, Task
 INSTALL = ["langgraph>=1.2", "langchain-openai>=1.0", "langgraph-checkpoint-sqlite>=3.0"]
 INSTALL += ["langgraph-checkpoint-postgres>=3.0", "psycopg-pool>=3.2"]
 INSTALL += ["langgraph-checkpoint-conformance>=0.0.2", "pytest-xdist>=3.8"]
-INSTALL += ["langchain-community>=0.4", "sqlalchemy[asyncio]>=2.0"]
+INSTALL += ["langchain-community>=0.4", "langchain-postgres>=0.0.15", "sqlalchemy[asyncio]>=2.0"]
 TESTS = ["tests/frameworks/test_langgraph_saver.py", "tests/frameworks/test_langgraph_durable.py"]
+TESTS += ["tests/frameworks/test_langgraph_writes.py", "tests/frameworks/test_langgraph_random.py"]
 TESTS += ["tests/frameworks/test_langchain_history.py"]
 
 # LangChain's history lives in the same environment.

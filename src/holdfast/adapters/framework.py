@@ -22,11 +22,11 @@ from holdfast.domain.repair import StoredMessage
 from holdfast.engine.protocol import Commit, Refused, SessionState, Write
 from holdfast.errors import BadArgument
 from holdfast.runtime.aio import AsyncSession, AsyncStore
-from holdfast.runtime.changes.open_session import open_session
+from holdfast.runtime.changes.open_session import current_state, open_session
 from holdfast.runtime.live.message import Message, payload_in
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.open_store import open_at
-from holdfast.runtime.plans.plan import Plan, read, wait_for
+from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -133,23 +133,22 @@ def records_after(session: Session, seq: int) -> Iterator[tuple[int, Any]]:
     of which nothing else is asked. One that can't be read is None.
     """
     log = session._log
-    while found := log.reading(_records, log, seq):
+    is_last = False
+    while not is_last:
+        found, seq, is_last = log.reading(_records, log, seq)
         yield from found
-        seq = found[-1][0]
 
 
-def _records(log: SessionLog, after: int) -> list[tuple[int, Any]]:
-    """Those of the next page that has any."""
-    while page := log.page(after):
-        found = []
-        for entry in page:
-            if entry.kind == "message":
-                note = note_of("message", entry.note)
-                found.append((entry.seq, payload_in(note, entry.body)))
-        if found:
-            return found
-        after = page[-1].seq
-    return []
+def _records(log: SessionLog, after: int) -> tuple[list[tuple[int, Any]], int, bool]:
+    """Those of the next page, where it ends, and whether no page follows it."""
+    page = log.page(after)
+    found = []
+    for entry in page:
+        if entry.kind == "message":
+            note = note_of("message", entry.note)
+            found.append((entry.seq, payload_in(note, entry.body)))
+    is_last = not page or log.is_last(page)
+    return found, page[-1].seq if page else after, is_last
 
 
 def asynchronous(session: Session) -> AsyncSession:
@@ -162,12 +161,23 @@ async def session_of(store: Store, key: str) -> Session:
     return Session(await arun(open_session(store._work, key)))
 
 
+def current_of(store: Store, key: str) -> Session | None:
+    """The key's current session, if it has one that has not ended. One question to the store: on a
+    server, each is a round trip.
+    """
+    state = run(current_state(store._work, key))
+    if state is None or state.ended:
+        return None
+    return Session(store._work.session_log(state))
+
+
 class KnownSessions:
     """Handles that have read their sessions before: what was read once is not read again."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
         self._handles: OrderedDict[str, Session] = OrderedDict()
+        self._by_key: dict[str | None, Session] = {}
         self._lock = threading.Lock()
 
     def remember(self, found: Session) -> Session:
@@ -175,9 +185,22 @@ class KnownSessions:
         with self._lock:
             known = self._handles.setdefault(found.id, found)
             self._handles.move_to_end(found.id)
+            self._by_key[known.key] = known
             if len(self._handles) > self._most:
-                self._handles.popitem(last=False)
+                _, dropped = self._handles.popitem(last=False)
+                if self._by_key.get(dropped.key) is dropped:
+                    del self._by_key[dropped.key]
         return known
+
+    def last_of(self, key: str) -> Session | None:
+        """The session that this key had when it was last looked up. It may be over: then it refuses
+        with `SessionEnded` what is written to it.
+        """
+        with self._lock:
+            known = self._by_key.get(key)
+            if known is not None:
+                self._handles.move_to_end(known.id)
+            return known
 
 
 class Named(NamedTuple):

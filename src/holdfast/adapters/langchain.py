@@ -31,12 +31,13 @@ except ModuleNotFoundError as error:
         "this adapter needs LangChain: pip install 'holdfast[langchain]'"
     ) from error
 
-from holdfast.adapters.framework import GivenStore, asynchronous, standing, store_of
+from holdfast.adapters.framework import GivenStore, asynchronous, store_of, stored
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Spoken
 from holdfast.engine.protocol import Refused, Write
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
+from holdfast.runtime.changes.open_session import open_session
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import Plan, read, run, wait_for
 from holdfast.runtime.plans.plan_asyncio import arun
@@ -78,7 +79,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         """What was said, as it was added. What a run that was cut off had said is there as far as
         it was shown; a call whose result never came has one that says so.
         """
-        found = [_message(each) for each in standing(self.session)]
+        found = self._said()
         # A call at the very end may still be answered: its caller is about to add the
         # result.
         return with_results(found, to_the_end=False)
@@ -90,7 +91,21 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
 
     async def aget_messages(self) -> list[Any]:
         """As `messages`."""
-        return await arun(read(lambda: self.messages))
+        return await arun(self._looked())
+
+    def _looked(self) -> Plan[list[Any]]:
+        yield from self._opened()
+        return (yield from read(lambda: self.messages))
+
+    def _opened(self) -> Plan[Session]:
+        """As `session`, without a thread that waits: those of many histories are made in one
+        commit.
+        """
+        if self._session is None:
+            self._session = Session(
+                (yield from open_session(self.store._work, self.key))
+            )
+        return self._session
 
     def add_messages(self, messages: Sequence[Any]) -> None:
         """Adds messages, all of them in one commit or none."""
@@ -101,7 +116,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         await arun(self._add(_spoken(messages), _name(messages, self.request_id)))
 
     def _add(self, spoken: list[Spoken], event_id: str | None) -> Plan[None]:
-        session = yield from read(lambda: self.session._log)
+        session = (yield from self._opened())._log
         if not spoken:
             return
         drafts = tuple(session.message(each, turn=None) for each in spoken)
@@ -164,8 +179,12 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
                 await stream.close()
 
     def _context(self) -> list[Any]:
-        found = [_message(each) for each in standing(self.session)]
-        return with_results(found, to_the_end=True)
+        return with_results(self._said(), to_the_end=True)
+
+    def _said(self) -> list[Any]:
+        # Without turns and labels, which LangChain has no place for: labels are one more
+        # question to the store.
+        return [_message(Message(each, turn=None)) for each in stored(self.session)]
 
 
 def _no_typed(value: Any) -> Typed:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, compare_at, dialect
 
 Make = Callable[[Path], Any]
-_services: dict[tuple[Make, Path], Any] = {}
+_services: dict[Path, Any] = {}
 
 
 class ServedSession:
@@ -19,10 +19,10 @@ class ServedSession:
 
     def __init__(self, key: str, folder: Path, make: Make) -> None:
         # All sessions of a round are those of one service, as in a program.
-        if (make, folder) not in _services:
+        if folder not in _services:
             _services.clear()
-            _services[make, folder] = make(folder)
-        self._service = _services[make, folder]
+            _services[folder] = make(folder)
+        self._service = _services[folder]
         self._place = {"app_name": folder.name, "user_id": "ann", "session_id": key}
         self._session: Any = None
 
@@ -76,8 +76,7 @@ def _database(folder: Path) -> Any:
 def _database_at(address: str, folder: Path) -> Any:
     from google.adk.sessions import DatabaseSessionService
 
-    address = address.replace("postgresql://", "postgresql+asyncpg://")
-    return DatabaseSessionService(db_url=address)
+    return DatabaseSessionService(db_url=dialect(address, "asyncpg"))
 
 
 def _ours(folder: Path) -> Any:
@@ -92,17 +91,25 @@ def _ours_at(address: str, folder: Path) -> Any:
     return HoldfastSessionService(address)
 
 
+def own_at(address: str, key: str, folder: Path) -> ServedSession:
+    return ServedSession(key, folder, partial(_database_at, address))
+
+
+def ours_at(address: str, key: str, folder: Path) -> ServedSession:
+    return ServedSession(key, folder, partial(_ours_at, address))
+
+
 def main() -> None:
     pairs: dict[str, tuple[Make, Make]] = {
         "SqliteSessionService": (_sqlite, _ours),
         "DatabaseSessionService": (_database, _ours),
     }
-    for address in sys.argv[1:]:
-        pair = partial(_database_at, address), partial(_ours_at, address)
-        pairs[f"DatabaseSessionService, {address}"] = pair
     for name, (own, ours) in pairs.items():
         print(name)
         compare(partial(ServedSession, make=own), partial(ServedSession, make=ours))
+    for address in sys.argv[1:]:
+        print(f"DatabaseSessionService, {address}")
+        compare_at(address, own_at, ours_at)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 """LangChain's `SQLChatMessageHistory`, which `langchain-community` has, and `HoldfastChatMessageHistory`: what the
-runner does with a history, a look at it and then the turn in one piece.
+runner does with a history, a look at it and then the turn in one piece. On PostgreSQL `PostgresChatMessageHistory`,
+which `langchain-postgres` has, beside ours as well, if an address is given.
 """
 
+import asyncio
+import sys
+import uuid
+from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, compare_at
 
 
 class KeptHistory:
@@ -16,23 +21,25 @@ class KeptHistory:
 
     async def turn(self) -> None:
         assert self._history.messages is not None
-        self._add(1)
-
-    def _add(self, turns: int) -> None:
-        from langchain_core.messages import AIMessage, HumanMessage
-
-        said: list[Any] = []
-        for _ in range(turns):
-            said += [HumanMessage(ASKED), AIMessage(SAID)]
-        self._history.add_messages(said)
+        await self.fill(1)
 
     async def fill(self, turns: int) -> None:
-        self._add(turns)
+        self._history.add_messages(_turns(turns))
 
     async def load(self) -> int:
         return len(self._history.messages)
 
 
+def _turns(count: int) -> list[Any]:
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    said: list[Any] = []
+    for _ in range(count):
+        said += [HumanMessage(ASKED), AIMessage(SAID)]
+    return said
+
+
+TABLE = "chat_history"
 _engines: dict[Path, Any] = {}
 
 
@@ -52,5 +59,66 @@ def ours(key: str, folder: Path) -> KeptHistory:
     return KeptHistory(HoldfastChatMessageHistory(key, folder / "holdfast.db"))
 
 
-if __name__ == "__main__":
+class ServedHistory:
+    """A chat history in a program with an event loop: the runner awaits a look at it, and then the turn. `made`
+    makes it.
+    """
+
+    def __init__(self, made: Coroutine[Any, Any, Any]) -> None:
+        self._made = asyncio.ensure_future(made)
+
+    async def turn(self) -> None:
+        assert await (await self._made).aget_messages() is not None
+        await self.fill(1)
+
+    async def fill(self, turns: int) -> None:
+        await (await self._made).aadd_messages(_turns(turns))
+
+    async def load(self) -> int:
+        return len(await (await self._made).aget_messages())
+
+
+def own_at(address: str, key: str, folder: Path) -> ServedHistory:
+    # One connection for all histories of a round: it takes an open one.
+    if folder not in _engines:
+        _engines.clear()
+        _engines[folder] = asyncio.ensure_future(_connected(address))
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{folder.name} {key}"))
+    return ServedHistory(_own_history(name, _engines[folder]))
+
+
+async def _connected(address: str) -> Any:
+    from langchain_postgres import PostgresChatMessageHistory
+    from psycopg import AsyncConnection
+
+    connection = await AsyncConnection.connect(address)
+    await PostgresChatMessageHistory.acreate_tables(connection, TABLE)
+    return connection
+
+
+async def _own_history(name: str, connection: Awaitable[Any]) -> Any:
+    from langchain_postgres import PostgresChatMessageHistory
+
+    return PostgresChatMessageHistory(TABLE, name, async_connection=await connection)
+
+
+def ours_at(address: str, key: str, folder: Path) -> ServedHistory:
+    return ServedHistory(_our_history(f"{folder.name} {key}", address))
+
+
+async def _our_history(key: str, address: str) -> Any:
+    from holdfast.adapters.langchain import HoldfastChatMessageHistory
+
+    return HoldfastChatMessageHistory(key, address)
+
+
+def main() -> None:
+    print("SQLChatMessageHistory")
     compare(own, ours)
+    for address in sys.argv[1:]:
+        print(f"PostgresChatMessageHistory, {address}")
+        compare_at(address, own_at, ours_at)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torture.frameworks.speed.side_by_side import ASKED, SAID, compare
+from torture.frameworks.speed.side_by_side import ASKED, SAID, compare, compare_at
 
 THREADS = 64
 Make = Callable[[Path], Any]
-_graphs: dict[tuple[Make, Path], Any] = {}
+_graphs: dict[Path, Any] = {}
 _pool = ThreadPoolExecutor(THREADS)
 
 
@@ -26,10 +26,10 @@ class GraphThread:
     """A thread of a graph. All threads of a round are those of one saver, as in a program."""
 
     def __init__(self, key: str, folder: Path, make: Make) -> None:
-        if (make, folder) not in _graphs:
+        if folder not in _graphs:
             _graphs.clear()
-            _graphs[make, folder] = graph(make(folder))
-        self._graph = _graphs[make, folder]
+            _graphs[folder] = graph(make(folder))
+        self._graph = _graphs[folder]
         self._config: Any = {"configurable": {"thread_id": f"{folder.name} {key}"}}
 
     async def turn(self) -> None:
@@ -88,13 +88,22 @@ def _ours_at(address: str, folder: Path) -> Any:
     return HoldfastSaver(address)
 
 
+def own_at(address: str, key: str, folder: Path) -> GraphThread:
+    return GraphThread(key, folder, partial(_postgres, address))
+
+
+def ours_at(address: str, key: str, folder: Path) -> GraphThread:
+    return GraphThread(key, folder, partial(_ours_at, address))
+
+
 def main() -> None:
     pairs: dict[str, tuple[Make, Make]] = {"SqliteSaver": (_sqlite, _ours)}
-    for address in sys.argv[1:]:
-        pairs[f"PostgresSaver, {address}"] = partial(_postgres, address), partial(_ours_at, address)
     for name, (own, ours) in pairs.items():
         print(name)
         compare(partial(GraphThread, make=own), partial(GraphThread, make=ours))
+    for address in sys.argv[1:]:
+        print(f"PostgresSaver, {address}")
+        compare_at(address, own_at, ours_at)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """LlamaIndex's `SimpleChatStore`, written to a file of its own for each session after each turn, which
-never syncs; and `HoldfastChatStore`.
+never syncs; and `HoldfastChatStore`. On PostgreSQL `PostgresChatStore`, which is a package of its own, beside ours as
+well, if an address is given.
 """
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from torture.frameworks.speed.side_by_side import (
     ASKED,
     SAID,
     Unsynced,
+    compare_at,
     compare_with_unsynced,
+    dialect,
 )
 
 UNSYNCED = Unsynced()
@@ -74,6 +78,35 @@ def unsynced(key: str, folder: Path) -> ChatSession:
     return ChatSession(HoldfastChatStore(UNSYNCED.store(folder)), key)
 
 
-if __name__ == "__main__":
+_stores: dict[Path, Any] = {}
+
+
+def own_at(address: str, key: str, folder: Path) -> ChatSession:
+    from llama_index.storage.chat_store.postgres import PostgresChatStore
+
+    if folder not in _stores:
+        _stores.clear()
+        _stores[folder] = PostgresChatStore.from_params(
+            connection_string=dialect(address, "psycopg"),
+            async_connection_string=dialect(address, "asyncpg"),
+        )
+    return ChatSession(_stores[folder], f"{folder.name} {key}")
+
+
+def ours_at(address: str, key: str, folder: Path) -> ChatSession:
+    from holdfast.adapters.llama_index import HoldfastChatStore
+
+    return ChatSession(HoldfastChatStore(address), f"{folder.name} {key}")
+
+
+def main() -> None:
     warnings.simplefilter("ignore")
+    print("SimpleChatStore")
     compare_with_unsynced(OwnSession, ours, unsynced)
+    for address in sys.argv[1:]:
+        print(f"PostgresChatStore, {address}")
+        compare_at(address, own_at, ours_at)
+
+
+if __name__ == "__main__":
+    main()

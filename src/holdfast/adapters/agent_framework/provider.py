@@ -159,7 +159,8 @@ class HoldfastHistoryProvider(HistoryProvider):
             self._runs[context] = run
             self._running[_key(context.session_id)] = run
             if self.store_outputs:
-                around = [ModelMiddleware(run), ToolMiddleware(run)]
+                model = ModelMiddleware(run, self.source_id)
+                around = [model, ToolMiddleware(run)]
                 context.extend_middleware(self.source_id, around)
         await super().before_run(
             agent=agent, session=session, context=context, state=state

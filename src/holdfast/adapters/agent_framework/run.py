@@ -24,6 +24,7 @@ from agent_framework import (
     ResponseStream,
 )
 
+from holdfast.adapters.agent_framework.prompts import as_one, prompts_in_a_row
 from holdfast.adapters.framework import asynchronous
 from holdfast.formats.frameworks.agent_framework import NAME
 from holdfast.formats.reading import dumped, fields, text
@@ -217,8 +218,9 @@ class ModelMiddleware(ChatMiddleware):
     their last run: this one does not hold it.
     """
 
-    def __init__(self, run: AgentRun) -> None:
+    def __init__(self, run: AgentRun, source_id: str) -> None:
         self._run = weakref.ref(run)
+        self._source_id = source_id
 
     async def process(
         self, context: ChatContext, call_next: Callable[[], Awaitable[None]]
@@ -231,6 +233,7 @@ class ModelMiddleware(ChatMiddleware):
         if run.opening is not None:
             await run.open(run.opening())
         await run.add_results(context.messages)
+        _join_prompts(context, self._source_id)
         run.is_asking = True
         try:
             await call_next()
@@ -246,6 +249,18 @@ class ModelMiddleware(ChatMiddleware):
             )
         else:
             run.is_asking = False
+
+
+def _join_prompts(context: ChatContext, source_id: str) -> None:
+    """Has prompts that stand next to each other sent as one, in this request alone."""
+    sent = []
+    for prompts in prompts_in_a_row(context.messages, source_id):
+        message = prompts[0]
+        if len(prompts) > 1:
+            message = context.record_message_replacement(as_one(prompts), prompts)
+        sent.append(message)
+    if len(sent) < len(context.messages):
+        context.messages = sent
 
 
 async def _kept(known: "weakref.ref[AgentRun]", inner: Any) -> AsyncIterator[Any]:

@@ -42,8 +42,8 @@ class HoldfastDb(StreamedRuns):
         """A session with its runs. What runs that were cut off had shown is stored first."""
         kept = self._kept(session_id)
         settle(self.store, kept)
-        self._remember(kept)
         found = kept.load()
+        self._remember(kept)
         if found is None or (user_id is not None and found.get("user_id") != user_id):
             return None
         if runs_limit is not None:

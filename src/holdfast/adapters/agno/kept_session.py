@@ -8,12 +8,13 @@ and a later record of it takes the place of an earlier one. What belongs togethe
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.adapters.framework import (
     KnownSessions,
     Named,
     append_once,
+    current_of,
     key_of,
     records_after,
     standing,
@@ -22,7 +23,7 @@ from holdfast.adapters.framework import (
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import copied, freeze
 from holdfast.engine.protocol import Commit, Write
-from holdfast.errors import BadArgument, NotFound
+from holdfast.errors import BadArgument
 from holdfast.formats.frameworks.agno import NAME
 from holdfast.formats.reading import fields, text
 from holdfast.runtime.live.message import payload_of
@@ -87,8 +88,17 @@ class RecordsRead:
         return read
 
 
+class MeantIds(NamedTuple):
+    """Which sessions of the store one of Agno's was when it was last loaded."""
+
+    words: str | None
+    records: str | None
+
+
 class KeptSession:
-    """A session of Agno's: where it lies, and what is read and written there."""
+    """A session of Agno's for one call: where it lies, and what is read and written there. Which
+    sessions of the store it means is asked once.
+    """
 
     def __init__(
         self,
@@ -103,11 +113,30 @@ class KeptSession:
         self.id = session_id
         self._store, self._known = store, known
         self._records_read = records_read
+        self._meant: dict[str, Session | None] = {}
+
+    def meant_ids(self) -> MeantIds:
+        """Which sessions this is."""
+        found = [self.find(kind) for kind in (WORDS, RECORDS)]
+        return MeantIds(*(None if each is None else each.id for each in found))
+
+    def mean(self, ids: MeantIds) -> bool:
+        """Has this be these sessions without a question to the store; False when they are not known
+        any more. Should they be over, they refuse what is written.
+        """
+        known = {}
+        for kind, id in ((WORDS, ids.words), (RECORDS, ids.records)):
+            last = self._known.last_of(key_of(kind, self.id))
+            if last is None or last.id != id:
+                return False
+            known[kind] = last
+        self._meant.update(known)
+        return True
 
     @property
     def words(self) -> Session:
         """The session of the messages, made if there is none."""
-        return self._known.remember(self._store.session(key_of(WORDS, self.id)))
+        return self._session(WORDS)
 
     @property
     def holdfast_id(self) -> str | None:
@@ -117,11 +146,17 @@ class KeptSession:
 
     def find(self, kind: str) -> Session | None:
         """The session of this kind, if there is one that was not deleted."""
-        try:
-            found = self._store.session(key_of(kind, self.id), create=False)
-        except NotFound:
-            return None
-        return None if found._log.state().ended else self._known.remember(found)
+        if kind not in self._meant:
+            found = current_of(self._store, key_of(kind, self.id))
+            self._meant[kind] = None if found is None else self._known.remember(found)
+        return self._meant[kind]
+
+    def _session(self, kind: str) -> Session:
+        found = self.find(kind)
+        if found is None:
+            made = self._store.session(key_of(kind, self.id))
+            found = self._meant[kind] = self._known.remember(made)
+        return found
 
     def row(self) -> Block | None:
         """What Agno keeps about the session itself."""
@@ -225,7 +260,7 @@ class KeptSession:
 
     def _write(self, messages: list[Block], *records: Block) -> None:
         named = [Named(said, _name(said)) for said in messages]
-        log = self._store.session(key_of(RECORDS, self.id))._log
+        log = self._session(RECORDS)._log
         drafts = []
         for record in records:
             drafts.append(log.message(speak(record, NAME), turn=None))

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from holdfast.adapters.agno.beside import OtherTables
-from holdfast.adapters.agno.kept_session import RECORDS, KeptSession, RecordsRead
+from holdfast.adapters.agno.kept_session import (
+    RECORDS,
+    KeptSession,
+    MeantIds,
+    RecordsRead,
+)
 from holdfast.adapters.framework import (
     GivenStore,
     KnownSessions,
@@ -30,7 +35,7 @@ class KeptTables(OtherTables):
         self.beside = beside
         self._known = KnownSessions()
         self._records_read = RecordsRead()
-        self._meant: dict[str, str | None] = {}
+        self._meant: dict[str, MeantIds] = {}
 
     def session(self, session_id: str) -> Session:
         """The Holdfast session that has the messages of this one, made if there is none."""
@@ -42,15 +47,19 @@ class KeptTables(OtherTables):
     def _own(self, session_id: str) -> KeptSession:
         """The session to write to: the one that was meant when it was last loaded here."""
         kept = self._kept(session_id)
-        known, current = self._meant.get(session_id), kept.holdfast_id
-        # A run that was loaded before the session was deleted must not bring it back.
-        if known is not None and known != current:
-            reason = "it was deleted"
-            raise SessionEnded(session_id=known, reason=reason, current_id=current)
+        known = self._meant.get(session_id)
+        # A run that was loaded before the session was deleted must not bring it back: sessions
+        # that are over refuse what is written, so those that are known need not be looked up.
+        if known is not None and known.words is not None and not kept.mean(known):
+            current = kept.holdfast_id
+            if known.words != current:
+                raise SessionEnded(
+                    session_id=known.words, reason="it was deleted", current_id=current
+                )
         return kept
 
     def _remember(self, kept: KeptSession) -> None:
-        self._meant[kept.id] = kept.holdfast_id
+        self._meant[kept.id] = kept.meant_ids()
         if len(self._meant) > MEANT_MAX:
             self._meant.pop(next(iter(self._meant)))
 

@@ -32,10 +32,10 @@ class StreamedRuns(RunTable):
         each event before it is yielded. Another run of the session waits until this one is over.
         The same `request_id` again raises `AlreadyAccepted`.
         """
-        kept = self._kept(session_id)
         run_id = self._run_id(request_id)
         prompt = prompt_of(input, {**_facts(agent, options), "run_id": run_id})
-        with kept.words.turn(take=[]):
+        with self._kept(session_id).words.turn(take=[]):
+            kept = self._kept(session_id)  # as it is now: this may have waited long
             # Before this run begins: what a run that was cut off has shown is part of
             # its history.
             settle(self.store, kept)
@@ -60,7 +60,7 @@ class StreamedRuns(RunTable):
                         yield event
                 if push is not None:
                     push.close()
-            settle(self.store, kept)
+            settle(self.store, self._kept(session_id))
 
     async def astream(
         self,
@@ -73,11 +73,11 @@ class StreamedRuns(RunTable):
         **options: Any,
     ) -> AsyncIterator[Any]:
         """As `stream`, with `agent.arun`."""
-        kept = self._kept(session_id)
         run_id = self._run_id(request_id)
         prompt = prompt_of(input, {**_facts(agent, options), "run_id": run_id})
-        words = asynchronous(await arun(read(lambda: kept.words)))
-        async with words.turn(take=[]):
+        words = await arun(read(lambda: self._kept(session_id).words))
+        async with asynchronous(words).turn(take=[]):
+            kept = self._kept(session_id)
             await arun(read(lambda: settle(self.store, kept)))
             await arun(read(lambda: refuse_known(kept, run_id)))
             key = showing.shown_key(kept)
@@ -101,7 +101,7 @@ class StreamedRuns(RunTable):
                         yield event
                 if push is not None:
                     await push.close()
-            await arun(read(lambda: settle(self.store, kept)))
+            await arun(read(lambda: settle(self.store, self._kept(session_id))))
 
     def _run_id(self, request_id: str | None) -> str:
         if request_id is None:

@@ -14,16 +14,24 @@ from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 
 from holdfast.adapters.langchain_payloads import Typed
 from holdfast.adapters.langgraph.history import GraphStep, pending, step_record
-from holdfast.adapters.langgraph.thread import Thread
+from holdfast.adapters.langgraph.task_writes import (
+    LOOK_S,
+    LOOKS_MAX,
+    TakenAlong,
+    release,
+    stored_with_a_step,
+    take_along,
+    tell_of_step,
+    writes_record,
+)
+from holdfast.adapters.langgraph.thread import Prepared, TaskWrites, Thread
 from holdfast.adapters.langgraph.threads import Threads
 from holdfast.adapters.langgraph.values import Decoder, Encoder
-from holdfast.adapters.langgraph.words import Keeping, New
+from holdfast.adapters.langgraph.words import Keeping
 from holdfast.engine.protocol import Refused
 from holdfast.errors import Conflict
 from holdfast.runtime.plans.plan import Pause, Plan, read, wait_for
 
-LOOK_S = 0.05
-LOOKS_MAX = 20
 Gate = Callable[[Thread], AbstractContextManager[Any]]
 """Lets one caller at a time store something in a thread. It spares them refusals; on an event loop,
 where nobody may wait so, there is none.
@@ -119,7 +127,8 @@ def put(
 ) -> Plan[None]:
     """Stores a step on the one that the address names."""
     ns, parent = address.ns, address.step
-    while True:
+    is_stored = False
+    while not is_stored:
         thread = threads.known(address.thread)
         if thread is None:
             if parent is not None and (yield from threads.is_over(address.thread)):
@@ -128,22 +137,49 @@ def put(
         if _is_of_a_deleted_thread(thread, ns, parent):
             raise (yield from threads.ended(address.thread))
         with gate(thread):
-            with thread.lock:
-                _refuse_if_overtaken(thread, ns, parent, checkpoint["id"])
-                keeping = Keeping(thread.words, serde.dumps, thread.new_id)
-                record = _record_of(
-                    thread, address, checkpoint, metadata, changed, serde, keeping
-                )
-            if keeping.new and threads.turns.get(address.thread) is not None:
-                # What was streamed is in the transcript, by the hand of the turn.
-                known = len(thread.words)
-                yield from read(thread.read_words)
-                if len(thread.words) != known:
-                    continue
-            if (yield from _store(threads, thread, record, keeping.new, guarded=True)):
-                with thread.lock:
-                    thread.marks.mine.add((ns, checkpoint["id"]))
-                return
+            is_stored = yield from _put(
+                threads, thread, address, checkpoint, metadata, changed, serde
+            )
+
+
+def _put(
+    threads: Threads,
+    thread: Thread,
+    address: Address,
+    checkpoint: dict[str, Any],
+    metadata: dict[str, Any],
+    changed: Any,
+    serde: Serde,
+) -> Plan[bool]:
+    """Stores a step, and what tasks have written just before; False when it is to be decided again."""
+    place = address.ns, checkpoint["id"]
+    taken = TakenAlong.nothing()
+    is_stored = False
+    try:
+        with thread.lock:
+            _refuse_if_overtaken(thread, address.ns, address.step, checkpoint["id"])
+            head = thread.history.head
+            take_along(thread, serde.dumps, taken)
+            keeping = Keeping(thread.words, serde.dumps, thread.new_id, taken.words)
+            record = _record_of(
+                thread, address, checkpoint, metadata, changed, serde, keeping
+            )
+            step = Prepared.of(record, keeping.new)
+        if keeping.new and threads.turns.get(thread.id) is not None:
+            # What was streamed is in the transcript, by the hand of the turn.
+            known = len(thread.words)
+            yield from read(thread.read_words)
+            if len(thread.words) != known:
+                return False
+        prepared = [*taken.prepared, step]
+        is_stored = yield from _store(threads, thread, prepared, head=head)
+    finally:
+        release(thread, taken, is_stored=is_stored)
+    if is_stored:
+        with thread.lock:
+            thread.marks.mine.add(place)
+        tell_of_step(thread, place)
+    return is_stored
 
 
 def _is_of_a_deleted_thread(thread: Thread, ns: str, parent: str | None) -> bool:
@@ -218,20 +254,21 @@ def _inline(serde: Serde) -> Encoder:
 def _store(
     threads: Threads,
     thread: Thread,
-    record: dict[str, Any],
-    new: list[New],
+    prepared: list[Prepared],
     *,
-    guarded: bool,
+    head: int | None,
 ) -> Plan[bool]:
-    """Stores a record; False when it is to be decided again."""
+    """Stores records in one commit; False when they are to be decided again. `head`: the entry up to
+    which the log was known when they were decided, if it matters.
+    """
     turn = threads.turns.get(thread.id)
     if turn is not None and turn.ended:
         turn = None
     with thread.lock:
-        commit = thread.commit(record, new, turn=turn, guarded=guarded)
+        commit = thread.commit(prepared, turn=turn, head=head)
     outcome = yield from wait_for(thread.steps_log.engine.submit(commit))
     if not isinstance(outcome, Refused):
-        thread.stored(record, new, outcome.seq)
+        thread.stored(prepared, outcome.seq)
         return True
     if outcome.why == "superseded" and turn is not None:
         raise (yield from turn.interrupted())
@@ -240,6 +277,7 @@ def _store(
         threads.forget(thread.id)
         # Without a parent it is the first step of a new thread, which was not looked
         # for since this one was deleted.
+        record = prepared[-1].record
         if record.get("kind") == "step" and record.get("parent", "") is None:
             return False
         raise ended
@@ -248,41 +286,40 @@ def _store(
 
 
 def put_writes(
-    threads: Threads,
-    address: Address,
-    writes: Sequence[tuple[str, Any]],
-    task_id: str,
-    task_path: str,
-    serde: Serde,
-    gate: Gate,
+    threads: Threads, thread_id: str, writes: TaskWrites, serde: Serde, gate: Gate
 ) -> Plan[None]:
-    """Stores what a task has written at the step that is named."""
+    """Stores what a task has written at a step."""
     looks = 0
+    # A run in a turn shows what its nodes give as soon as it is stored.
+    if threads.turns.get(thread_id) is None:
+        thread = yield from _thread_of(threads, thread_id)
+        if (yield from stored_with_a_step(thread, writes)):
+            return
+        looks = LOOKS_MAX
     while True:
-        thread = threads.known(address.thread)
-        if thread is None:
-            if (yield from threads.is_over(address.thread)):
-                raise (yield from threads.ended(address.thread))
-            thread = yield from threads.open(address.thread)
-        if threads.turns.get(address.thread) is not None:
+        thread = yield from _thread_of(threads, thread_id)
+        if threads.turns.get(thread_id) is not None:
             yield from read(thread.read_words)
         with gate(thread):
-            keeping = Keeping(thread.words, serde.dumps, thread.new_id)
+            nothing = TakenAlong.nothing()
+            keeping = Keeping(thread.words, serde.dumps, thread.new_id, nothing.words)
             with thread.lock:
-                is_known = (address.ns, address.step) in thread.history.steps
+                head = thread.history.head
+                is_known = writes.place in thread.history.steps
                 # One of a thread of the same name that was deleted may never come:
                 # nothing of it is said here.
                 is_first = thread.steps_log.epoch == 1
                 keeping.adds = is_known or is_first or looks < LOOKS_MAX
-                record = _writes_record(
-                    address, writes, task_id, task_path, serde, keeping
-                )
+                record = writes_record(writes, serde.dumps, keeping)
+                prepared = Prepared.of(record, keeping.new)
             new = keeping.new
             is_early = bool(new) and not is_known and looks < LOOKS_MAX
             # A step that is stored at the same time may hold the same message: whichever
             # comes second finds it there.
             if not is_early and (
-                yield from _store(threads, thread, record, new, guarded=bool(new))
+                yield from _store(
+                    threads, thread, [prepared], head=head if new else None
+                )
             ):
                 return
         if is_early:
@@ -292,26 +329,14 @@ def put_writes(
             yield Pause(thread.steps_log.engine, thread.steps_log.id, LOOK_S)
 
 
-def _writes_record(
-    address: Address,
-    writes: Sequence[tuple[str, Any]],
-    task_id: str,
-    task_path: str,
-    serde: Serde,
-    keeping: Keeping,
-) -> dict[str, Any]:
-    record: dict[str, Any] = {"kind": "writes", "at": address.step, "task": task_id}
-    if address.ns:
-        record["ns"] = address.ns
-    if task_path:
-        record["path"] = task_path
-    encoder = Encoder(serde.dumps, keeping.keep)
-    encoded = []
-    for channel, value in writes:
-        keeping.begin(channel)
-        encoded.append([channel, encoder.encode(value)])
-    record["writes"] = encoded
-    return record
+def _thread_of(threads: Threads, thread_id: str) -> Plan[Thread]:
+    """The thread that a task writes in, made if there is none yet."""
+    thread = threads.known(thread_id)
+    if thread is None:
+        if (yield from threads.is_over(thread_id)):
+            raise (yield from threads.ended(thread_id))
+        thread = yield from threads.open(thread_id)
+    return thread
 
 
 def hide(threads: Threads, thread: Thread, steps: list[GraphStep]) -> Plan[None]:
@@ -319,7 +344,7 @@ def hide(threads: Threads, thread: Thread, steps: list[GraphStep]) -> Plan[None]
     if steps:
         places = [[step.ns, step.id] for step in steps]
         record = {"kind": "hide", "steps": places}
-        yield from _store(threads, thread, record, [], guarded=False)
+        yield from _store(threads, thread, [Prepared.of(record, [])], head=None)
 
 
 def prune(threads: Threads, thread_ids: Sequence[str], strategy: str) -> Plan[None]:

@@ -18,7 +18,7 @@ from holdfast.adapters.framework import GivenStore, store_of
 from holdfast.adapters.langgraph import checkpoints
 from holdfast.adapters.langgraph.checkpoints import Address, Gate, Serde
 from holdfast.adapters.langgraph.durable import DurableGraph
-from holdfast.adapters.langgraph.thread import Thread
+from holdfast.adapters.langgraph.thread import TaskWrites, Thread
 from holdfast.adapters.langgraph.threads import Threads
 from holdfast.adapters.langgraph.values import typed
 from holdfast.domain.arguments import kind_of
@@ -208,9 +208,14 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         if address.step is None:
             takes = "a config with the `checkpoint_id` that was written at"
             raise BadArgument(parameter="config", takes=takes, given="one without")
-        task, path = _name("task_id", task), _name("task_path", path)
+        made = TaskWrites(
+            (address.ns, address.step),
+            list(writes),
+            task_id=_name("task_id", task),
+            task_path=_name("task_path", path),
+        )
         return checkpoints.put_writes(
-            self._threads, address, list(writes), task, path, self._serde, gate
+            self._threads, address.thread, made, self._serde, gate
         )
 
     def _listed(self, config: Any, matching: Any, before: Any, limit: Any) -> Any:

@@ -6,12 +6,12 @@ commit. A thread is over when either of them is.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.adapters.framework import key_of
-from holdfast.adapters.langgraph.history import GraphStep, History
+from holdfast.adapters.langgraph.history import GraphStep, History, Place
 from holdfast.adapters.langgraph.words import New, Words
 from holdfast.domain.entry import Draft, noted
 from holdfast.domain.message import MessageNote, freeze, thaw
@@ -20,6 +20,7 @@ from holdfast.formats import registry
 from holdfast.formats.langchain.steps import NAME as STEPS
 from holdfast.runtime.clock import mint
 from holdfast.runtime.live.session_log import SessionLog
+from holdfast.runtime.plans.plan import Notice
 from holdfast.runtime.turns.running_turn import RunningTurn
 
 WORDS_KEY = "langgraph"
@@ -67,6 +68,39 @@ class Recent:
         self._named.pop(name, None)
 
 
+class Prepared(NamedTuple):
+    """A record that is to be stored, and the messages that are new with it."""
+
+    record: dict[str, Any]
+    body: bytes
+    new: list[New]
+
+    @classmethod
+    def of(cls, record: dict[str, Any], new: list[New]) -> "Prepared":
+        return cls(record, freeze(record), new)
+
+
+class TaskWrites(Notice):
+    """What a task has written at a step, on its way to the log."""
+
+    def __init__(
+        self,
+        place: Place,
+        values: Sequence[tuple[str, Any]],
+        *,
+        task_id: str,
+        task_path: str,
+    ) -> None:
+        super().__init__()
+        self.place = place
+        self.values = values
+        self.task_id = task_id
+        self.task_path = task_path
+        self.is_taken = False
+        """Whether a step has it in its commit."""
+        self.is_stored = False
+
+
 class Marks:
     """What runs of this process have begun from and have stored in a thread. It decides whether one
     that is still on its way was overtaken, so it outlives what else is known of the thread.
@@ -100,6 +134,8 @@ class Thread:
         self.referenced: set[str] = set()
         """The messages that steps refer to."""
         self.marks = Marks()
+        self.waiting: list[TaskWrites] = []
+        """What tasks have written that waits for the step that comes next."""
 
     def is_of(self, steps: SessionState | None, words: SessionState | None) -> bool:
         """Whether these are the sessions of this thread, and it goes on."""
@@ -136,38 +172,41 @@ class Thread:
 
     def commit(
         self,
-        record: dict[str, Any],
-        new: list[New],
+        prepared: Sequence[Prepared],
         *,
         turn: RunningTurn | None,
-        guarded: bool,
+        head: int | None,
     ) -> Commit:
-        """The record and the messages that are new with it. The record is last: what the engine
-        answers is about it. `guarded`: refused if another record was stored since.
+        """The records, in order, and the messages that are new with them. The records are last: what
+        the engine answers is about them. Refused if one was stored behind `head`.
         """
         world = self.steps_log.world
         at = world.now()
-        draft = Draft("message", None, mint(world, at), at, _NOTED, freeze(record))
-        head = self.history.head if guarded else None
-        step = Write(self.steps_log.id, (draft,), head=head)
-        if not new:
-            return (step,)
         number = None if turn is None else turn.number
-        drafts = []
-        for id, spoken, _ in new:
-            note = noted(spoken.note)
-            drafts.append(Draft("message", number, id, at, note, spoken.body))
-        return Write(self.words_log.id, tuple(drafts), fence=number), step
+        said, records = [], []
+        for each in prepared:
+            id = mint(world, at)
+            records.append(Draft("message", None, id, at, _NOTED, each.body))
+            for new in each.new:
+                note = noted(new.spoken.note)
+                body = new.spoken.body
+                said.append(Draft("message", number, new.id, at, note, body))
+        steps = Write(self.steps_log.id, tuple(records), head=head)
+        if not said:
+            return (steps,)
+        return Write(self.words_log.id, tuple(said), fence=number), steps
 
-    def stored(self, record: dict[str, Any], new: list[New], seq: int) -> None:
-        """What was just stored is known, unless something else came before it: then it is read
-        with that.
+    def stored(self, prepared: Sequence[Prepared], seq: int) -> None:
+        """What was just stored, the first record as this entry, is known, unless something else came
+        before it: then it is read with that.
         """
         with self.lock:
-            for each in new:
-                self.words.add(each.id.hex(), each.spoken.body, each.name)
-            if seq == self.history.head + 1:
-                self._take(record, seq)
+            for each in prepared:
+                self.words.add_all(each.new)
+            if seq != self.history.head + 1:
+                return
+            for place, each in enumerate(prepared):
+                self._take(each.record, seq + place)
 
     def _take(self, record: dict[str, Any], seq: int) -> None:
         try:

@@ -68,6 +68,14 @@ class Threads:
         with self._lock:
             self._known.pop(thread_id, None)
 
+    def _forget_old(self, thread: Thread | None) -> None:
+        """As `forget`, unless another caller has remembered a newer one meanwhile, whose marks
+        would be lost.
+        """
+        with self._lock:
+            if thread is not None and self._known.get(thread.id) is thread:
+                del self._known[thread.id]
+
     def found_empty(self, thread_id: str, ns: str) -> None:
         """A run begins in a thread that is not there yet. Another may be quicker to make it."""
         with self._lock:
@@ -82,18 +90,24 @@ class Threads:
 
     def find(self, thread_id: str) -> Plan[Thread | None]:
         """The thread as it is now, up to date; None when there is none."""
+        # Before its sessions: one that another caller has just made is none of what is
+        # read here.
+        known = self.known(thread_id)
         states = yield from read(partial(self._states, thread_id))
-        return (yield from self._found(thread_id, *states))
+        return (yield from self._found(thread_id, known, *states))
 
     def _found(
-        self, thread_id: str, steps: SessionState | None, words: SessionState | None
+        self,
+        thread_id: str,
+        thread: Thread | None,
+        steps: SessionState | None,
+        words: SessionState | None,
     ) -> Plan[Thread | None]:
-        thread = self.known(thread_id)
         if thread is not None and thread.is_of(steps, words):
             if steps is not None and steps.head > thread.history.head:
                 yield from read(thread.catch_up)
             return thread
-        self.forget(thread_id)
+        self._forget_old(thread)
         if steps is None or words is None or steps.ended or words.ended:
             self._begins_anew(thread_id)
             return None
@@ -110,8 +124,9 @@ class Threads:
     def open(self, thread_id: str) -> Plan[Thread]:
         """The thread as it is now; made if there is none."""
         while True:
+            known = self.known(thread_id)
             states = yield from read(partial(self._states, thread_id))
-            thread = yield from self._found(thread_id, *states)
+            thread = yield from self._found(thread_id, known, *states)
             if thread is None:
                 thread = yield from self._made(thread_id, *states)
             if thread is not None:
@@ -205,7 +220,8 @@ class Threads:
 
     def _begins_anew(self, thread_id: str) -> None:
         with self._lock:
-            self._begun_anew.add(thread_id)
+            if thread_id not in self._known:
+                self._begun_anew.add(thread_id)
 
     def _remember(self, thread: Thread) -> Thread:
         with self._lock:

@@ -102,6 +102,11 @@ class Words:
         else:
             self._payloads[id] = _in_our_words(note, entry)
 
+    def add_all(self, new: Iterable[New]) -> None:
+        """These messages stand in the transcript."""
+        for each in new:
+            self.add(each.id.hex(), each.spoken.body, each.name)
+
     def add(self, id: str, body: bytes, name: Any) -> None:
         """This message stands in the transcript."""
         self._payloads[id] = body
@@ -173,15 +178,22 @@ class Words:
 
 
 class Keeping:
-    """Gives references to messages, and gathers those that are new. `mint` makes ids."""
+    """Gives references to messages, and gathers those that are new. `mint` makes ids. `ahead`: what
+    is said before this in the same commit.
+    """
 
     def __init__(
-        self, words: Words, dumps: Callable[[Any], Typed], mint: Callable[[], bytes]
+        self,
+        words: Words,
+        dumps: Callable[[Any], Typed],
+        mint: Callable[[], bytes],
+        ahead: Words,
     ) -> None:
         self.new: list[New] = []
         self.adds = True
         """Whether what is not known goes into the transcript."""
         self._words = words
+        self._ahead = ahead
         self._dumps = dumps
         self._mint = mint
         self._met: Counter[bytes] = Counter()
@@ -198,9 +210,9 @@ class Keeping:
         payload = payload_of(message)
         seen = fingerprint(payload)
         if seen is not None:
-            found = self._words.other_wordings.get(seen) or self._known(
-                seen, message.id
-            )
+            found = self._words.other_wordings.get(seen)
+            found = found or self._ahead.other_wordings.get(seen)
+            found = found or self._known(seen, message.id)
             if found is not None:
                 return found
         body = body_from(payload, seen, self._dumps)
@@ -208,12 +220,13 @@ class Keeping:
         found = None if body is seen else self._known(body, message.id)
         if found is not None:
             return found
-        other = self._words.reworded(payload)
-        if other is not None:
-            found = {"$m": other[0], "as": other[1]}
-            if seen is not None:
-                self._words.other_wordings[seen] = found
-            return found
+        for words in (self._words, self._ahead):
+            other = words.reworded(payload)
+            if other is not None:
+                found = {"$m": other[0], "as": other[1]}
+                if seen is not None:
+                    words.other_wordings[seen] = found
+                return found
         # What tasks are sent may be made for them alone.
         if not self.adds or (self._channel.startswith("__") and not self._is_input):
             return None
@@ -227,8 +240,9 @@ class Keeping:
         if name is None and self._is_input:
             return None
         known = self._words.same(body)
-        if self._added:
-            known = [*known, *self._added.get(body, ())]
+        if self._ahead or self._added:
+            added = self._added.get(body, ())
+            known = [*known, *self._ahead.same(body), *added]
         place = self._met.get(body, 0)
         if place >= len(known):
             return None

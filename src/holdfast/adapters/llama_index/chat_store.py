@@ -20,6 +20,7 @@ from holdfast.adapters.framework import (
     GivenStore,
     KnownSessions,
     asynchronous,
+    current_of,
     key_of,
     missing,
     names_of,
@@ -31,7 +32,7 @@ from holdfast.adapters.framework import (
 )
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import Call, Result
-from holdfast.errors import BadArgument, NotFound
+from holdfast.errors import BadArgument, SessionEnded
 from holdfast.runtime.live.message import Message
 from holdfast.runtime.plans.plan import read
 from holdfast.runtime.plans.plan_asyncio import arun
@@ -175,6 +176,11 @@ class HoldfastChatStore(BaseChatStore):
         run = _run_of(key)
         if run is not None and run.claims(payload):
             return
+        known = self._known.last_of(_key(key)) if run is None else None
+        if known is not None:
+            with suppress(SessionEnded):
+                known.append(payload, format=FORMAT)
+                return
         # A run's own session: its key may have been begun anew.
         session = self.session(key) if run is None else run.session
         session.append(payload, format=FORMAT)
@@ -185,6 +191,11 @@ class HoldfastChatStore(BaseChatStore):
         run = _run_of(key)
         if run is not None and run.claims(payload):
             return
+        known = self._known.last_of(_key(key)) if run is None else None
+        if known is not None:
+            with suppress(SessionEnded):
+                await asynchronous(known).append(payload, format=FORMAT)
+                return
         if run is not None:
             session = run.session
         else:
@@ -223,11 +234,8 @@ class HoldfastChatStore(BaseChatStore):
 
     def _found(self, key: str) -> Session | None:
         """The key's session, if it has one that has not ended."""
-        try:
-            found = self._store.session(_key(key), create=False)
-        except NotFound:
-            return None
-        return None if found._log.state().ended else self._known.remember(found)
+        found = current_of(self._store, _key(key))
+        return None if found is None else self._known.remember(found)
 
     def _memory(self, key: str, agent: Any, given: Any) -> Any:
         """The memory of a run: one on this key's list."""

@@ -9,8 +9,9 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
+from holdfast.adapters.framework import current_of
 from holdfast.engine.protocol import Write, Written
-from holdfast.errors import InvalidMessage, NotFound
+from holdfast.errors import InvalidMessage
 from holdfast.formats.frameworks.strands import NAME, is_record
 from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Plan, run
@@ -38,11 +39,8 @@ class Handles:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        try:
-            found = self.store.session(key, create=False)
-        except NotFound:
-            return None
-        return None if found._log.state().ended else self._remember(key, found)
+        found = current_of(self.store, key)
+        return None if found is None else self._remember(key, found)
 
     def open(self, key: str) -> Session:
         """The key's session, made if there is none."""

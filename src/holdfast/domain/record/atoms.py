@@ -56,7 +56,8 @@ class Match(msgspec.Struct):
     the atom's place, `believed` the wording it was matched by. `certain`: by object or stamp, not
     by what it says. `made`: it is what repair shows in the place of a result. `stamps`: the
     payload's own ids, unless what was joined to a known message is meant. `piece`: what it is a
-    claim of, where results and words of one payload are looked at one by one.
+    claim of, where results and words of one payload are looked at one by one. `stray`: a result that
+    does not stand behind its call.
     """
 
     at: int
@@ -69,6 +70,7 @@ class Match(msgspec.Struct):
     made: bool = False
     stamps: Stamps = ()
     piece: Payload | None = None
+    stray: bool = False
 
 
 Presented = tuple[Payload, list[int]]

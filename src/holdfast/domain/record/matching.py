@@ -34,14 +34,19 @@ looked for.
 
 ByStamp = Callable[[str], Refs | None]
 """The messages out of view whose payload has this id of its own."""
+IsCalled = Callable[[str], bool]
+"""Whether the list makes a call with this id before all that is matched here."""
 Claims = Sequence[Match]
 
 
-def match(body: Payloads, base: Base, *, by_stamp: ByStamp) -> list[Match]:
+def match(
+    body: Payloads, base: Base, *, by_stamp: ByStamp, is_called: IsCalled
+) -> list[Match]:
     """The claims of all presented payloads, in order; those whose `refs` stay None say something
     new.
     """
     claims = _claim(body, base, by_stamp)
+    _mark_strays(claims, base, is_called)
     # First what has no id: what has one may be any of the rest that has none.
     for stamped in (False, True):
         _align(claims, base, stamped=stamped)
@@ -50,6 +55,7 @@ def match(body: Payloads, base: Base, *, by_stamp: ByStamp) -> list[Match]:
     _match_calls(claims, base)
     _doubt_the_tail(claims, base)
     _match_answers(claims, base)
+    _match_strays(claims, base)
     for claim in claims:
         # Not before the answers: a real result may have come for it since.
         if claim.made and claim.refs is None:
@@ -246,9 +252,23 @@ def _same_object(
     return [first, *_parts(at, said, texts)]
 
 
+def _mark_strays(claims: Claims, base: Base, is_called: IsCalled) -> None:
+    """Finds the results that do not stand behind their calls, since the list was reordered or has the
+    call no more. Their places say nothing of what stands beside them.
+    """
+    if not any(atom.print.answers and atom.is_left for atom in base.atoms):
+        return
+    called: set[str] = set()
+    for claim in claims:
+        called.update(id for id, _, _ in claim.print.calls)
+        if claim.print.answers and claim.refs is None and not claim.made:
+            id = claim.print.answers[0]
+            claim.stray = id not in called and not is_called(id)
+
+
 def _waits(claim: Match, *, stamped: bool) -> bool:
     """Whether nothing was found for this claim yet, and it has an id of its own, or has none."""
-    return claim.refs is None and bool(claim.stamps) is stamped
+    return claim.refs is None and not claim.stray and bool(claim.stamps) is stamped
 
 
 class _Sameness:
@@ -428,6 +448,22 @@ def _answered(said: Fingerprint) -> tuple[str, ...]:
     their results in the order of the calls.
     """
     return tuple(sorted(said.answers))
+
+
+def _match_strays(claims: Claims, base: Base) -> None:
+    """A result that does not stand behind its call is the known answer to a call with this id that
+    says the same.
+    """
+    left: dict[Fingerprint, list[int]] = {}
+    for place, atom in enumerate(base.atoms):
+        if atom.print.answers and atom.is_left:
+            left.setdefault(atom.print, []).append(place)
+    for claim in claims:
+        places = left.get(claim.print, [])
+        if not claim.stray or claim.refs is not None or not places:
+            continue
+        if base.may_show(claim, places[0]):
+            settle(claim, places.pop(0), base)
 
 
 def _match_merged(claims: Claims, base: Base) -> list[Match]:

@@ -69,7 +69,7 @@ What can't be told, and what is then chosen:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from itertools import chain, groupby, repeat
 from operator import is_
 from types import MappingProxyType
@@ -222,8 +222,12 @@ def _match(
     left = held[walked:]
     if walked < min(len(body), len(shown)) and _begins_with_the_view(body, held, shown):
         left = _take_the_view(result, body, held, shown)
+        before = held[: len(held) - len(left)]
         layers = [Layer(layer.held, is_older=True) for layer in layers]
         walked = len(shown)
+        strays = _stray_answers(body[walked:], body)
+        if strays:
+            layers.append(Layer(_about(strays, before), is_older=True))
     result.settled = len(result.order)
     rest = body[walked:]
     if not rest:
@@ -240,7 +244,40 @@ def _match(
         said=rest,
         spent=spent,
     )
-    _add(result, rest, match(rest, base, by_stamp=wordings.stamped(used)), wordings)
+    # Read only for a result that does not stand behind its call.
+    called = cache(partial(_calls_in, body[:walked]))
+    claims = match(
+        rest,
+        base,
+        by_stamp=wordings.stamped(used),
+        is_called=lambda id: id in called(),
+    )
+    _add(result, rest, claims, wordings)
+
+
+def _calls_in(payloads: Payloads) -> set[str]:
+    return {id for payload in payloads for id, _, _ in fingerprint(payload).calls}
+
+
+def _stray_answers(some: Payloads, presented: Payloads) -> set[str]:
+    """The ids that results among these answer, and that no call in the list has."""
+    wanted = {id for payload in some for id in fingerprint(payload).answers}
+    # Nearly always the call stands just before.
+    for payload in reversed(presented if wanted else ()):
+        wanted.difference_update(_calls_in([payload]))
+        if not wanted:
+            break
+    return wanted
+
+
+def _about(ids: Ids, held: Held) -> Held:
+    """The calls with these ids among what is remembered, and their results."""
+    found = []
+    for entry in held:
+        said = fingerprint(entry.snapshot)
+        if not ids.isdisjoint([*said.answers, *_calls_in([entry.snapshot])]):
+            found.append(entry)
+    return found
 
 
 def _begins_with_the_view(body: Payloads, held: Held, shown: View) -> bool:

@@ -259,11 +259,11 @@ class SessionLog:
                 # contexts kept for the old one would be taken for its own.
                 self._forget(from_first=True)
                 known = self._derived
-            elif not is_own and self._is_last(page):
+            elif not is_own and self.is_last(page):
                 break
         return known.log
 
-    def _is_last(self, page: list[Entry]) -> bool:
+    def is_last(self, page: list[Entry]) -> bool:
         """Whether no page follows this one. It saves every warm reader a second question."""
         if len(page) == PAGE or page[-1].seq <= self.origin:
             return False

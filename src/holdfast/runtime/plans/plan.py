@@ -75,16 +75,29 @@ def ask(work: Callable[[], Any]) -> Plan[Any]:
     return (yield Await(work))
 
 
-class News:
+class Notice:
+    """What one plan listens for, and another plan or thread tells it."""
+
+    def __init__(self) -> None:
+        self.told = Signal()
+        self.then: Callable[[], Any] | None = None
+        """Called when it is told, from any thread."""
+
+    def tell(self) -> None:
+        self.told.set()
+        then = self.then
+        if then is not None:
+            then()
+
+
+class News(Notice):
     """Whether a session has had news since this was last cleared. It is told from its making until
     it is closed, also while its owner reads: who clears it, then reads and then listens hears of
     all that the reading has missed.
     """
 
     def __init__(self, engine: Engine, session: str) -> None:
-        self.told = Signal()
-        self.then: Callable[[], Any] | None = None
-        """Called with the news, from any thread."""
+        super().__init__()
         self._rows: deque[NewRows] = deque()
         # Last: another thread may call back before this returns.
         self.close = engine.watch_rows(session, self._tell)
@@ -94,10 +107,7 @@ class News:
             self._rows.clear()
             rows = None
         self._rows.append(rows)
-        self.told.set()
-        then = self.then
-        if then is not None:
-            then()
+        self.tell()
 
     def clear(self) -> list[JournalRow] | None:
         """Clears it. What it gives is all that is new; None, when that is not known, and whoever
@@ -125,7 +135,7 @@ class News:
 class Listen(NamedTuple):
     """Waits until there are news or this long has passed, whichever is first."""
 
-    news: News
+    news: Notice
     seconds: float
 
 

@@ -20,6 +20,7 @@ from holdfast.runtime.plans.plan import (
     Await,
     Listen,
     News,
+    Notice,
     Pause,
     Plan,
     Read,
@@ -311,7 +312,7 @@ async def _landed(ticket: Ticket, deadline: Deadline | None) -> Any:
     return ticket.result()
 
 
-async def _heard(news: News, seconds: float) -> None:
+async def _heard(news: Notice, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     here = asyncio.Event()
     news.then = partial(_news_for(loop).tell, here.set)
