@@ -454,6 +454,28 @@ def test_every_format_is_recognised_by_shape(known: Any, reworded: Any) -> None:
     assert (found.order, found.new, found.edits) == (["0", "1", "2"], [], {"1": reworded})
 
 
+def test_results_that_came_in_another_order_are_the_known_ones() -> None:
+    """A context shows the results of parallel calls in the order of the calls; a client has them in the
+    order in which its tools were done.
+    """
+
+    def results(*ids: str) -> dict[str, Any]:
+        blocks = [{"type": "tool_result", "tool_use_id": id, "content": f"did {id}"} for id in ids]
+        return {"role": "user", "content": blocks}
+
+    calls = [{"type": "tool_use", "id": id, "name": "ls", "input": {}} for id in ("a", "b", "c")]
+    asking = {"role": "assistant", "content": calls}
+    shown: list[Shown] = [
+        (user("before"), ("0",)),
+        (asking, ("1",)),
+        (results("a", "b", "c"), ("2",)),
+        (assistant("after"), ("3",)),
+    ]
+    presented = [user("before"), asking, results("a", "c", "b"), assistant("after"), user("more")]
+    found = reconcile(presented, shown=shown, remembered=held_of(shown))
+    assert (found.order, found.new) == (["0", "1", "2", "3", 0], [user("more")])
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()

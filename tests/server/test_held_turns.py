@@ -241,9 +241,26 @@ def test_a_client_that_goes_away_while_it_waits_leaves_its_message(server):
     assert [each["turn"] for each in page["items"]] == [running["id"], taker["id"]]
 
 
+def test_a_compaction_whose_client_goes_away_while_it_waits_is_not_done(server):
+    import http.client
+
+    running = server.turn("summed")
+    session = f"/v1/sessions/{running['session_id']}"
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    body = json.dumps({"summary": "All of it.", "keep_turns": 0})
+    head = {"Authorization": f"Bearer {server.key}"}
+    connection.request("POST", f"{session}/compact", body, head)
+    _until(lambda: "under_way 2\n" in server.ask("GET", "/metrics").body)
+    connection.close()
+    _until(lambda: "under_way 1\n" in server.ask("GET", "/metrics").body)
+    server.end(running["id"])
+    context = server.ask("GET", f"{session}/context").done["messages"]
+    assert "All of it." not in json.dumps(context)
+
+
 def test_a_server_that_is_told_to_end_answers_those_who_wait(tmp_path):
-    """Followers, and starts that wait for another turn: it had waited for them in vain, and then
-    cut them off with a traceback.
+    """Followers, and starts and compactions that wait for another turn: it had waited for them in
+    vain, and then cut them off with a traceback.
     """
     with WireServer(tmp_path / "s.db") as served:
         session = served.turn("k")["session_id"]
@@ -257,13 +274,20 @@ def test_a_server_that_is_told_to_end_answers_those_who_wait(tmp_path):
 
         follower = threading.Thread(target=follow, daemon=True)
         follower.start()
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
             start = {"key": "k", "message": "Next.", "on_busy": "wait"}
-            waiting = pool.submit(served.ask, "POST", "/v1/turns", start)
+            summary = {"summary": "All of it.", "keep_turns": 0}
+            waiting = [
+                pool.submit(served.ask, "POST", "/v1/turns", start),
+                pool.submit(served.ask, "POST", f"/v1/sessions/{session}/compact", summary),
+            ]
             assert read.wait(20)
             _until(lambda: len(served.texts(session)) == 2)
+            # both of them, what the follower asks, and this question
+            _until(lambda: "under_way 4\n" in served.ask("GET", "/metrics").body)
             assert served.end() == (-signal.SIGTERM, "")
-            assert (waiting.result().status, waiting.result().code) == (503, "store_unavailable")
+            for each in waiting:
+                assert (each.result().status, each.result().code) == (503, "store_unavailable")
         store.close()
         follower.join(20)
         assert not follower.is_alive()

@@ -105,6 +105,7 @@ def test_all_who_wait_with_a_token_that_is_taken_back_are_told(tmp_path, file):
         polls = [
             ("GET", views, None, {"If-None-Match": tag, "Prefer": "wait=30"}),
             ("POST", "/v1/turns", {"key": "k"}, {"Idempotency-Key": "same"}),
+            ("POST", f"/v1/sessions/{session}/compact", {"summary": "All of it."}, {}),
             ("GET", "/v1/stream/s?offset=now&live=long-poll", None, {}),
         ]
         told = []

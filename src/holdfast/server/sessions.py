@@ -32,6 +32,7 @@ from holdfast.server.operations import (
 )
 from holdfast.server.records import SessionName, SessionPage, session_name
 from holdfast.server.turns.asked_again import event_of, insist_same, made_once
+from holdfast.server.waiting import attended
 
 FORMAT = "openai.chat"
 SESSION = "/v1/sessions/{session}"
@@ -256,8 +257,9 @@ async def compact(request: WireRequest) -> Response:
     """
     body = request.body
     async with guarded(await request.session(), request.match) as session:
-        done = await session.compact(body.summary, keep_turns=body.keep_turns)
-    return answer(done)
+        compacting = session.compact(body.summary, keep_turns=body.keep_turns)
+        # A turn may run for hours: whoever has gone, or may not ask any more, waits no more.
+        return answer(await attended(request.request, compacting))
 
 
 class RewindBody(Body):

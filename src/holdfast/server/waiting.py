@@ -3,12 +3,13 @@ its token counts no more, or the server is told to end.
 """
 
 import asyncio
-from typing import Literal
+from collections.abc import Awaitable
+from typing import Any, Literal
 
 from starlette.requests import Request
 
 from holdfast.server.auth import Identity, Tokens, bearer
-from holdfast.server.problems import TokenRevoked
+from holdfast.server.problems import SenderGone, ServerStopping, TokenRevoked
 
 LOOK_S = 1.0
 """How often it is looked whether the tokens of those who wait still count."""
@@ -62,6 +63,25 @@ async def cut_short(request: Request, *, for_news: bool = True) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def attended(request: Request, work: Awaitable[Any]) -> Any:
+    """Does this work while its sender is there; `SenderGone` when it goes before, or may not ask any
+    more. One that waits when the server is told to end may ask again.
+    """
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(cut_short(request, for_news=False))
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+            if task.cancelled():
+                insist_still(request)
+                raise ServerStopping if is_stopping(request) else SenderGone
+        return task.result()
+    finally:
+        leaving.cancel()
 
 
 async def token_revoked(request: Request) -> None:

@@ -1,5 +1,7 @@
 """A client that leaves a list for another one and comes back to it: what it has said is stored once."""
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +9,16 @@ import pytest
 
 import holdfast
 from clients import SCRIPTS
+from holdfast.runtime.aio import open_async
+from holdfast.server.proxy import proxied_sessions
+from holdfast.server.proxy.answers import whole_chunks
+from holdfast.server.proxy.dialects import RESPONSES, read_request
 from holdfast.server.proxy.lists import branches
+from holdfast.server.proxy.naming import HEADER
+from holdfast.server.proxy.proxied_sessions import ProxiedSessions
 from holdfast.testing.providers import check
-from proxy_world import HeldProvider, ProxyClients, provider, proxied
+from proxied_samples import whole
+from proxy_world import HeldProvider, ProxyClients, cut_off, provider, proxied
 
 FORMATS = ("openai.chat", "openai.responses", "anthropic")
 NAMES = pytest.mark.parametrize("name", ["mine", None], ids=["named", "unnamed"])
@@ -24,9 +33,13 @@ class Talk:
 
     def __init__(self, upstream: HeldProvider, port: int, name: str | None, format: str) -> None:
         self._upstream, self._format = upstream, format
-        self._clients = ProxyClients(port, name)
+        self._name, self._clients = name, ProxyClients(port, name)
         self._number = 0
         self.said: list[str] = []
+
+    def move(self, port: int) -> None:
+        """Another proxy is asked from now on."""
+        self._clients = ProxyClients(port, self._name)
 
     def ask(self, messages: list[dict[str, str]], question: str | None) -> list[dict[str, str]]:
         """The list with this question, if there is one, and its answer."""
@@ -76,6 +89,117 @@ def test_branches_that_are_gone_back_to_are_stored_once(
     stored, seen = looked_at(store, format)
     assert stored == talk.said
     assert seen == texts(other)
+
+
+@NAMES
+@pytest.mark.parametrize("format", FORMATS)
+def test_branches_that_another_process_has_left_are_stored_once(
+    tmp_path: Path, format: str, name: str | None
+) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream:
+        with proxied(store, upstream) as port:
+            talk = Talk(upstream, port, name, format)
+            trunk = talk.ask([], "Where?")
+            left = [talk.ask(trunk, f"Way {number}?") for number in range(3)]
+        with proxied(store, upstream) as port:
+            talk.move(port)
+            for number in (2, 0, 1):
+                left[number] = talk.ask(left[number], f"On with {number}?")
+    stored, seen = looked_at(store, format)
+    assert stored == talk.said
+    assert seen == texts(left[1])
+
+
+def test_branches_of_a_session_that_was_forgotten_for_others_are_stored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxied_sessions, "KNOWN_MAX", 1)
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        talk = Talk(upstream, port, "mine", "openai.chat")
+        trunk = talk.ask([], "Where?")
+        one = talk.ask(trunk, "When?")
+        other = talk.ask(trunk, "Why?")
+        Talk(upstream, port, "another", "openai.chat").ask([], "Who?")
+        one = talk.ask(one, "And then?")
+    with holdfast.open(store) as opened:
+        session = opened.session("mine")
+        assert [message.text for message in session.transcript()] == talk.said
+        assert words(session.context("openai.chat")) == texts(one)
+    assert texts(other)[:2] == texts(one)[:2]
+
+
+def test_a_list_that_was_asked_again_after_a_cut_was_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt takes what was said in the one before out of the view. It is the same list."""
+    monkeypatch.setattr(branches, "BRANCHES_MAX", 1)
+    store = tmp_path / "a.db"
+    with provider() as upstream:
+        with proxied(store, upstream) as port:
+            talk = Talk(upstream, port, "mine", "openai.chat")
+            trunk = talk.ask([], "Where?")
+            left = talk.ask(trunk, "When?")
+            here = talk.ask(trunk, "Why?")
+            upstream.answer(SCRIPTS["openai.chat"](["Half ", "of it."])[:2], ending="cut")
+            with cut_off():
+                list(ProxyClients(port, "mine").stream("openai.chat", [*here, user("Who?")]))
+            here = talk.ask([*here, user("Who?")], None)
+        talk.said[-1:] = ["Who?", "Half ", talk.said[-1]]
+        with proxied(store, upstream) as port:
+            talk.move(port)
+            talk.ask(here, "And then?")
+            left = talk.ask(left, "On?")
+    stored, seen = looked_at(store, "openai.chat")
+    assert stored == talk.said
+    assert seen == texts(left)
+
+
+def test_a_list_whose_results_came_in_another_order_goes_on_where_it_is(tmp_path: Path) -> None:
+    """A context has the results of parallel calls in the order of the calls, its client as they came."""
+    calls = [{"type": "function_call", "call_id": id, "name": "look"} for id in ("one", "two")]
+    asked = [{**each, "id": f"fc_{each['call_id']}", "arguments": "{}"} for each in calls]
+    results = [
+        {"type": "function_call_output", "call_id": id, "output": f"Saw {id}."}
+        for id in ("two", "one")
+    ]
+
+    def model(text: str) -> dict[str, Any]:
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        return {"type": "message", "id": f"a_{text}", "role": "assistant", "content": content}
+
+    async def ask(store: holdfast.AsyncStore, messages: list[Any], *answer: Any) -> list[Any]:
+        # Each time in another process.
+        sessions = ProxiedSessions(store)
+        body = json.dumps({"input": messages, "tools": [{"type": "function", "name": "look"}]})
+        request = read_request(RESPONSES, body.encode())
+        assert request is not None
+        recording = await sessions.begin({HEADER: "mine"}, request)
+        await recording.push(whole_chunks(RESPONSES, whole(RESPONSES, list(answer))))
+        await recording.finish()
+        await sessions.close()
+        return [*messages, *answer]
+
+    async def play() -> None:
+        async with open_async(tmp_path / "a.db") as store:
+            trunk = await ask(store, await ask(store, [user("A?")], *asked) + results, model("A."))
+            left = await ask(store, [*trunk, user("B?")], model("B."))
+            await ask(store, [*trunk, user("C?")], model("C."))
+            for more in ("D", "E"):
+                left = await ask(store, [*left, user(f"{more}?")], model(f"{more}."))
+
+    asyncio.run(play())
+    with holdfast.open(tmp_path / "a.db") as opened:
+        said = [message.text for message in opened.session("mine").transcript()]
+    assert said == [
+        "A?",
+        "",
+        "Saw two.",
+        "Saw one.",
+        "A.",
+        *["B?", "B.", "C?", "C.", "D?", "D.", "E?", "E."],
+    ]
 
 
 def test_an_answer_that_was_made_anew_is_left_for_the_first_one(tmp_path: Path) -> None:

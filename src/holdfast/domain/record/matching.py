@@ -416,21 +416,22 @@ def _doubt_the_tail(claims: Claims, base: Base) -> None:
 
 def _match_answers(claims: Claims, base: Base) -> None:
     """A result follows its call: the one known answer to a call is what the caller shows as its
-    answer, reworded, or came after repair had shown that there is none.
+    answer, reworded, or came after repair had shown that there is none. Of several calls at once:
+    in whatever order they are answered.
     """
     given: dict[tuple[int, Refs], list[int]] = {}
     asked: dict[str, int] = {}
     for place, atom in enumerate(base.atoms):
         for id, _, _ in atom.print.calls:
             asked[id] = place
-        answers = atom.print.answers
+        answers = _answered(atom.print)
         if answers and atom.is_left:
             given.setdefault((asked.get(answers[0], -1), answers), []).append(place)
     spoken: dict[str, int | None] = {}
     for claim in claims:
         for id, _, _ in claim.print.calls:
             spoken[id] = claim.place if claim.refs else None
-        answers = claim.print.answers
+        answers = _answered(claim.print)
         if claim.refs is not None or not answers:
             continue
         asker = spoken.get(answers[0], -1)
@@ -440,6 +441,13 @@ def _match_answers(claims: Claims, base: Base) -> None:
         places = given.get((asker, answers), [])
         if len(places) == 1 and base.may_show(claim, places[0]):
             settle(claim, places.pop(), base)
+
+
+def _answered(said: Fingerprint) -> tuple[str, ...]:
+    """The calls that it answers. Tools that run at once are done in any order, and a context has
+    their results in the order of the calls.
+    """
+    return tuple(sorted(said.answers))
 
 
 def _match_strays(claims: Claims, base: Base) -> None:

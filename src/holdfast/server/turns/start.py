@@ -5,7 +5,6 @@ stands for an event, so that holds over a restart of the server, too. Chunks com
 the number of the first: a batch that comes again is stored once.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -22,13 +21,13 @@ from holdfast.runtime.turn_async import AsyncTurn
 from holdfast.runtime.turns.outbox import Receipt
 from holdfast.server.head_guard import guarded
 from holdfast.server.operations import Body, WireRequest, answer
-from holdfast.server.problems import SenderGone, ServerStopping, WireProblem
+from holdfast.server.problems import WireProblem
 from holdfast.server.records import LeasedTurnRecord
 from holdfast.server.sessions import FORMAT, ResetPolicy, policy_of
 from holdfast.server.tenants import no_turn
 from holdfast.server.turns.asked_again import event_of, insist_same
 from holdfast.server.turns.held import LeasedTurn
-from holdfast.server.waiting import cut_short, insist_still, is_stopping
+from holdfast.server.waiting import attended
 
 LEASE_S = 30.0
 
@@ -120,25 +119,6 @@ async def _begun(request: WireRequest, begin: Callable[..., Any]) -> AsyncTurn:
             return again
         except NotFound:
             raise known from None
-
-
-async def attended(request: Request, work: Awaitable[Any]) -> Any:
-    """Does this work while its sender is there; `SenderGone` when it goes before, or may not ask any
-    more. One that waits when the server is told to end may ask again.
-    """
-    task = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(cut_short(request, for_news=False))
-    try:
-        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
-            if task.cancelled():
-                insist_still(request)
-                raise ServerStopping if is_stopping(request) else SenderGone
-        return task.result()
-    finally:
-        leaving.cancel()
 
 
 async def said_by(request: Request) -> bytes:

@@ -6,17 +6,15 @@
 
 A list is recorded beside the one before it. So what the client knew of its list, and of the answer, is
 kept when it leaves that; when it comes back, the view shows that again, and then the list goes on from
-there. This is known in one process alone: in another, what the view does not show is said anew.
+there. Lists that were left before this process, or that it has forgotten, are read from the log.
 """
 
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from itertools import groupby
 
-from holdfast.domain.record.grouping import gather_shown
-from holdfast.domain.record.memory import LastList, Memory, held_of, snapshots_of
+from holdfast.domain.record.memory import Memory, snapshots_of
 from holdfast.errors import SessionEnded
-from holdfast.formats import registry
 from holdfast.runtime.aio import AsyncSession
 from holdfast.runtime.changes.record import record
 from holdfast.runtime.live.session_log import SessionLog
@@ -24,18 +22,15 @@ from holdfast.runtime.plans.plan import read
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.server.proxy.dialects import Request
 from holdfast.server.proxy.kinds import Before
-from holdfast.server.proxy.marks import Marks
+from holdfast.server.proxy.lists.stored_branches import (
+    LeftBranch,
+    branch_of,
+    stored_branches,
+)
+from holdfast.server.proxy.marks import Mark, Marks
 
 BRANCHES_MAX = 8
 """So many branches of a session are known, beside the one that it is in."""
-
-
-class LeftBranch(NamedTuple):
-    """A list with its answer, as it was left, and what its client knew of it."""
-
-    marks: Marks
-    format: str
-    memory: Memory
 
 
 class LeftBranches:
@@ -43,6 +38,7 @@ class LeftBranches:
 
     def __init__(self) -> None:
         self._left: list[LeftBranch] = []
+        self._is_loaded = False
 
     async def memory_for(
         self,
@@ -58,7 +54,12 @@ class LeftBranches:
         if session is None or before is None:
             return memory
         format, tip = request.dialect.format, (*before.marks, *before.answer)
-        back = self._longest(marks, format, more_than=_shared(marks, tip))
+        shared = in_common(marks, tip)
+        if shared < len(tip) and not self._is_loaded:
+            self._is_loaded = True
+            load = partial(stored_branches, session._log, format, BRANCHES_MAX)
+            self._left = await arun(read(load, slow=True))
+        back = self._longest(marks, format, more_than=shared)
         if back is None and (not tip or tip[-1] in marks):
             return memory
         known = await arun(read(partial(_shown, session._log, memory, format)))
@@ -80,28 +81,37 @@ class LeftBranches:
         found, length = None, more_than
         for branch in self._left:
             own = len(branch.marks)
-            if own > length and marks[:own] == branch.marks and branch.format == format:
+            is_longer = own > length and branch.format == format
+            if is_longer and in_common(marks, branch.marks) == own:
                 found, length = branch, own
         return found
 
 
-def _shared(marks: Marks, tip: Marks) -> int:
-    """How many marks two lists begin with in common."""
+def in_common(marks: Marks, tip: Marks) -> int:
+    """How many marks two lists begin with in common, in whatever order results stand."""
+    # As nearly every list does that goes on.
+    if marks[: len(tip)] == tip:
+        return len(tip)
     count = 0
-    for one, other in zip(marks, tip, strict=False):
+    for one, other in zip(_tidy(marks), _tidy(tip), strict=False):
         if one != other:
             break
         count += 1
     return count
 
 
+def _tidy(marks: Marks) -> list[Mark]:
+    """The marks with neighbouring results in one order: tools that run at once are done in any."""
+    tidy: list[Mark] = []
+    for is_result, run in groupby(marks, key=lambda mark: mark[0] == "result"):
+        stretch = list(run)
+        tidy += sorted(stretch) if is_result else stretch
+    return tidy
+
+
 def _shown(log: SessionLog, memory: Memory, format: str) -> Memory:
     """What a client knows that was shown the view: its own list, and what was answered."""
     folded = log.log()
     with log.lock:
-        shown = gather_shown(log.contexts.shown(folded, registry.get(format)))
-        # What stands for results that have not come is no message.
-        held = held_of([each for each in shown if each[1]])
-        known = Memory()
-        known.keep(format, LastList(held, memory.last(format).leading, folded.head))
-        return known
+        leading = memory.last(format).leading
+        return branch_of(folded, log.contexts, format, leading=leading).memory
