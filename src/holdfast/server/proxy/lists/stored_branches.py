@@ -51,18 +51,19 @@ def _stored_branches(session: SessionLog, format: str, most: int) -> list[LeftBr
 def _left_at(entries: Iterator[Entry]) -> list[int]:
     """Up to which entries the log shows a list that was left after that."""
     log = Log()
-    at, shown = 0, set[str]()
+    at = 0
     left: list[int] = []
     for entry in entries:
+        if entry.kind != "view":
+            log.add([entry])
+            if entry.kind in _BETWEEN:
+                at = entry.seq
+            continue
+        # Looked at here alone: a long session has many more turns than views.
+        shown = {seen.id for seen in log.visible if seen.seq <= at}
         log.add([entry])
-        if entry.kind in _BETWEEN:
-            at, shown = entry.seq, {seen.id for seen in log.visible}
-        elif entry.kind == "view":
-            still = {seen.id for seen in log.visible}
-            if not still.issuperset(shown):
-                left.append(at)
-                # What the same turn says of it later is no news.
-                shown = still
+        if not shown.issubset(seen.id for seen in log.visible):
+            left.append(at)
     return left
 
 
