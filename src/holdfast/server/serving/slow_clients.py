@@ -9,6 +9,7 @@ between requests by uvicorn itself.)
 It waits as long for a client that asks for a stream and takes nothing of it. Here one that has
 taken nothing for `DEAF_S` is cut off; however slow it is, one that takes something is not. When the
 server is told to end, a stream whose client does not listen ends at once: there is no way to tell it.
+What is left of a whole answer then is for a client that takes some of it within `LEFT_S`.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from holdfast.server.waiting import ENDLESS
 HEAD_S = 10.0
 HEAD_BYTES_MAX = 64 * 1024
 DEAF_S = 30.0
+LEFT_S = 1.0
 
 
 class _ConnectedBody(StraightBody):
@@ -189,6 +191,7 @@ class TimedProtocol(HttpToolsProtocol):
         # What came with it may be the beginning of the next one.
         if self._is_in_head:
             self._expect_head()
+        self._leave_when_told()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -199,15 +202,28 @@ class TimedProtocol(HttpToolsProtocol):
         super().shutdown()
         self._is_ending = True
         self._leave_if_deaf()
+        self._leave_when_told()
 
     def _leave_if_deaf(self) -> None:
         is_deaf = self._is_ending and self._listening is not None
         if is_deaf and self.cycle is not None and ENDLESS in self.cycle.scope:
             self.transport.abort()
 
+    def _leave_when_told(self) -> None:
+        """A server that ends is done with a connection when the client has its answer. It is closed,
+        but whoever takes nothing would keep it, and the server, for ever.
+        """
+        is_told = self.cycle is None or self.cycle.response_complete
+        left = self.transport.get_write_buffer_size()
+        if self._is_ending and is_told and left:
+            self.deaf_s = min(self.deaf_s, LEFT_S)
+            self._forget_listening()
+            self._listen(left)
+
     def resume_writing(self) -> None:
         self._forget_listening()
         super().resume_writing()
+        self._leave_when_told()
 
     def _listen(self, left: int) -> None:
         self._listening = self.loop.call_later(self.deaf_s, self._look, left)
