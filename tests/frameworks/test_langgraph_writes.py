@@ -14,7 +14,7 @@ from langgraph_graphs import chat, say, texts, thread
 
 from holdfast.adapters.langgraph import HoldfastSaver, task_writes
 from holdfast.adapters.langgraph.thread import Thread
-from holdfast.errors import Conflict
+from holdfast.errors import BadArgument, Conflict
 from holdfast.runtime.plans.plan import run
 
 LONG_S = 60.0
@@ -204,7 +204,7 @@ def test_a_value_that_cant_be_written_is_told_to_its_own_task_alone(begun: Begun
         written.result(LONG_S)
         [left] = begun.thread.waiting
         left.tell()  # its time is over
-        with pytest.raises(TypeError):
+        with pytest.raises(BadArgument):
             wrong.result(LONG_S)
     assert begun.writes() == [("task", "Hello.")]
 
@@ -215,7 +215,7 @@ def test_a_step_that_cant_be_written_gives_the_writes_back(begun: Begun) -> None
             raise TypeError("it can't be written")
 
     with begun.waiting(lambda: begun.write(AIMessage("Hello."))) as (written,):
-        with pytest.raises(TypeError):
+        with pytest.raises(BadArgument):
             begun.step(Odd())
         written.result(LONG_S)
     assert begun.writes() == [("task", "Hello.")]

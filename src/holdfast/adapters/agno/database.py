@@ -8,10 +8,10 @@ from agno.db.utils import deserialize_session, filter_context_runs
 from agno.session import AgentSession, TeamSession, WorkflowSession
 
 from holdfast.adapters.agno.kept_session import SHOWN
-from holdfast.adapters.agno.runs import paged, run_of
+from holdfast.adapters.agno.runs import COUNT, names_in, paged, run_of
 from holdfast.adapters.agno.shown import settle
 from holdfast.adapters.agno.streams import StreamedRuns
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import kind_of, number, optional, shown, text
 from holdfast.errors import BadArgument
 
 Block = dict[str, Any]
@@ -22,6 +22,7 @@ _TYPES = {
     WorkflowSession: SessionType.WORKFLOW,
 }
 ACTIVE = {"PENDING", "RUNNING", "PAUSED"}
+_MOMENT = optional(number("seconds since 1970", most=1 << 53))
 _COMPONENTS = ("agent_id", "team_id", "workflow_id")
 
 
@@ -40,6 +41,8 @@ class HoldfastDb(StreamedRuns):
         runs_limit: int | None = None,
     ) -> Any:
         """A session with its runs. What runs that were cut off had shown is stored first."""
+        session_type = _known_type(session_type)
+        runs_limit = COUNT("runs_limit", runs_limit)
         kept = self._kept(session_id)
         settle(self.store, kept)
         found = kept.load()
@@ -85,6 +88,11 @@ class HoldfastDb(StreamedRuns):
         preserve_updated_at: bool = False,
     ) -> list[Any]:
         """Stores the rows of several sessions."""
+        if not isinstance(sessions, list | tuple):
+            given = kind_of(sessions)
+            raise BadArgument(parameter="sessions", takes="a list", given=given)
+        for each in sessions:
+            _row(each)
         stored = [self.upsert_session(each, deserialize) for each in sessions]
         return [each for each in stored if each is not None]
 
@@ -97,6 +105,8 @@ class HoldfastDb(StreamedRuns):
         deserialize: bool | None = True,
     ) -> Any:
         """Gives a session a name."""
+        session_type = _known_type(session_type)
+        session_name = text("session_name", session_name)
         kept = self._kept(session_id)
         row = kept.row()
         if row is None or not _fits(row, session_type, user_id):
@@ -121,7 +131,7 @@ class HoldfastDb(StreamedRuns):
         self, session_ids: list[str], user_id: str | None = None
     ) -> None:
         """Takes several sessions out of the store."""
-        for session_id in session_ids:
+        for session_id in names_in("session_ids", session_ids):
             self.delete_session(session_id, user_id)
 
     def reassign_session_owner(
@@ -157,15 +167,18 @@ class HoldfastDb(StreamedRuns):
         include_runs: bool = True,
     ) -> Any:
         """The sessions that fit, and without `deserialize` how many there are in all."""
+        session_type = _known_type(session_type)
+        session_name = optional(text)("session_name", session_name)
+        since = _MOMENT("start_timestamp", start_timestamp)
+        until = _MOMENT("end_timestamp", end_timestamp)
+        limit, page = COUNT("limit", limit), COUNT("page", page)
         found = []
         for kept in self._all():
             row = kept.row()
             if row is None or not _fits(row, session_type, user_id, component_id):
                 continue
             made_at = row.get("created_at") or 0
-            if _is_called(row, session_name) and _is_within(
-                made_at, start_timestamp, end_timestamp
-            ):
+            if _is_called(row, session_name) and _is_within(made_at, since, until):
                 found.append(row)
         total = len(found)
         found = paged(apply_sorting(found, sort_by, sort_order), limit, page)
@@ -176,6 +189,14 @@ class HoldfastDb(StreamedRuns):
         if not deserialize:
             return found, total
         return [deserialize_session(session_type, row) for row in found]
+
+
+def _known_type(given: Any) -> Any:
+    named = getattr(given, "value", given)
+    if named is not None and named not in [each.value for each in SessionType]:
+        takes = "a SessionType, or its value"
+        raise BadArgument(parameter="session_type", takes=takes, given=shown(named))
+    return given
 
 
 def _row(session: Any) -> Block:
@@ -207,9 +228,10 @@ def _is_called(row: dict[str, Any], part: str | None) -> bool:
     """Whether the session's name has these words in it, however they are written."""
     if part is None:
         return True
-    name = (row.get("session_data") or {}).get("session_name") or ""
-    return part.lower() in name.lower()
+    name = (row.get("session_data") or {}).get("session_name")
+    # Agno's callers may put anything there.
+    return isinstance(name, str) and part.lower() in name.lower()
 
 
-def _is_within(at: int, start: int | None, end: int | None) -> bool:
+def _is_within(at: int, start: float | None, end: float | None) -> bool:
     return (start is None or at >= start) and (end is None or at <= end)

@@ -6,17 +6,19 @@ from agno.db.in_memory.utils import apply_sorting
 from agno.db.utils import deserialize_run, get_run_type
 
 from holdfast.adapters.agno.kept_tables import KeptTables
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import kind_of, optional, text, whole
 from holdfast.errors import BadArgument
 
 Block = dict[str, Any]
 
+COUNT = optional(whole())
 
 class RunTable(KeptTables):
     """Runs, each with a record of its own; its messages are the session's."""
 
     def get_run(self, run_id: str, deserialize: bool | None = True) -> Any:
         """A run, of whichever session: all are looked through."""
+        run_id = text("run_id", run_id)
         for kept in self._all():
             if run_id in kept.run_ids():
                 for run in (kept.load() or {}).get("runs") or ():
@@ -43,6 +45,7 @@ class RunTable(KeptTables):
         deserialize: bool | None = True,
     ) -> Any:
         """The runs that fit, and without `deserialize` how many there are in all."""
+        limit, page = COUNT("limit", limit), COUNT("page", page)
         wanted = {"agent_id": agent_id, "team_id": team_id, "workflow_id": workflow_id}
         wanted["status"] = getattr(status, "value", status)
         found: list[Block] = []
@@ -98,11 +101,12 @@ class RunTable(KeptTables):
 
     def delete_run(self, run_id: str) -> bool:
         """Takes a run out of its session; the transcript keeps its words."""
+        run_id = text("run_id", run_id)
         return any(kept.delete_run(run_id) for kept in self._all())
 
     def delete_runs(self, run_ids: list[str]) -> None:
         """Takes several runs out of their sessions."""
-        for run_id in run_ids:
+        for run_id in names_in("run_ids", run_ids):
             self.delete_run(run_id)
 
 
@@ -115,6 +119,13 @@ def run_of(run: Any) -> Block:
         takes = "a run of Agno's, with a run_id"
         raise BadArgument(parameter="run", takes=takes, given=kind_of(run))
     return said
+
+
+def names_in(parameter: str, given: Any) -> list[str]:
+    """The names in a list, all of them looked at before anything is done."""
+    if not isinstance(given, list | tuple):
+        raise BadArgument(parameter=parameter, takes="a list", given=kind_of(given))
+    return [text(parameter, each) for each in given]
 
 
 def paged(rows: list[Any], limit: int | None, page: int | None) -> list[Any]:

@@ -21,10 +21,13 @@ from holdfast.adapters.langgraph.durable import DurableGraph
 from holdfast.adapters.langgraph.thread import TaskWrites, Thread
 from holdfast.adapters.langgraph.threads import Threads
 from holdfast.adapters.langgraph.values import typed
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import kind_of, optional, refuse, text, whole
 from holdfast.errors import BadArgument
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.plans.plan_asyncio import arun
+
+_COUNT = optional(whole())
+_FIELDS = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen")
 
 
 class HoldfastSaver(BaseCheckpointSaver[Any]):
@@ -194,6 +197,9 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         self, config: Any, checkpoint: Any, metadata: Any, changed: Any, gate: Gate
     ) -> Any:
         address = _address(config)
+        _check(checkpoint)
+        _by_name("metadata", metadata)
+        _by_name("new_versions", changed)
         facts = dict(get_checkpoint_metadata(config, metadata))
         plan = checkpoints.put(
             self._threads, address, checkpoint, facts, changed, self._serde, gate
@@ -210,7 +216,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             raise BadArgument(parameter="config", takes=takes, given="one without")
         made = TaskWrites(
             (address.ns, address.step),
-            list(writes),
+            _pairs(writes),
             task_id=_name("task_id", task),
             task_path=_name("task_path", path),
         )
@@ -223,9 +229,11 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         ns = None
         if config is not None:
             ns = config["configurable"].get("checkpoint_ns")
+        limit = _COUNT("limit", limit)
+        matching = optional(_by_name)("filter", matching)
         bound = None
         if before is not None:
-            bound = before["configurable"].get("checkpoint_id")
+            bound = _configurable("before", before).get("checkpoint_id")
         return checkpoints.listed(
             self._threads,
             address,
@@ -261,9 +269,17 @@ def _side_by_side(thread: Thread) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def _address(config: Any) -> Address:
+def _configurable(parameter: str, config: Any) -> dict[str, Any]:
     named = config.get("configurable") if isinstance(config, dict) else None
-    if not isinstance(named, dict) or named.get("thread_id") is None:
+    if not isinstance(named, dict):
+        takes = "a config with `configurable` in it"
+        raise BadArgument(parameter=parameter, takes=takes, given=kind_of(config))
+    return named
+
+
+def _address(config: Any) -> Address:
+    named = _configurable("config", config)
+    if named.get("thread_id") is None:
         takes = "a config with `configurable` and a `thread_id` in it"
         raise BadArgument(parameter="config", takes=takes, given=kind_of(config))
     step = named.get("checkpoint_id")
@@ -272,6 +288,41 @@ def _address(config: Any) -> Address:
         _name("checkpoint_ns", named.get("checkpoint_ns") or ""),
         None if not step else _name("checkpoint_id", step),
     )
+
+
+def _check(checkpoint: Any) -> None:
+    """Refuses what could not be read again, or would hide the steps of others from lists."""
+    _by_name("checkpoint", checkpoint)
+    for field in _FIELDS:
+        if field not in checkpoint:
+            takes, given = f"a checkpoint with `{field}`", "one without"
+            raise BadArgument(parameter="checkpoint", takes=takes, given=given)
+    text("checkpoint['id']", checkpoint["id"])
+    for field in ("channel_values", "channel_versions", "versions_seen"):
+        _by_name(f"checkpoint['{field}']", checkpoint[field])
+    for seen in checkpoint["versions_seen"].values():
+        _by_name("checkpoint['versions_seen']", seen)
+
+
+def _pairs(writes: Any) -> list[tuple[str, Any]]:
+    takes = "a list of pairs, a channel and a value"
+    if isinstance(writes, str) or not isinstance(writes, Sequence):
+        raise BadArgument(parameter="writes", takes=takes, given=kind_of(writes))
+    for each in writes:
+        if not isinstance(each, (list, tuple)) or len(each) != 2:
+            given = f"a list with {kind_of(each)} in it"
+            raise BadArgument(parameter="writes", takes=takes, given=given)
+    return list(writes)
+
+
+def _by_name(parameter: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise refuse(parameter, "values by name", value)
+    for name in value:
+        if not isinstance(name, str):
+            given = f"one with {kind_of(name)} for a name"
+            raise BadArgument(parameter=parameter, takes="values by name", given=given)
+    return value
 
 
 def _name(parameter: str, value: Any) -> str:

@@ -36,10 +36,13 @@ one that stays out of it.
 
 def typed(value: Any, dumps: Callable[[Any], Typed]) -> Typed:
     """What the serialiser makes of it, unless that is a pickle: stored bytes are data (I-20)."""
-    way, raw = dumps(value)
+    takes, given = "what LangGraph's serialiser can write without pickle", kind_of(value)
+    try:
+        way, raw = dumps(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadArgument(parameter="checkpoint", takes=takes, given=given) from error
     if way == "pickle":
-        takes = "what LangGraph's serialiser can write without pickle"
-        raise BadArgument(parameter="checkpoint", takes=takes, given=kind_of(value))
+        raise BadArgument(parameter="checkpoint", takes=takes, given=given)
     return way, raw
 
 
