@@ -13,6 +13,7 @@ Block = dict[str, Any]
 
 COUNT = optional(whole())
 
+
 class RunTable(KeptTables):
     """Runs, each with a record of its own; its messages are the session's."""
 

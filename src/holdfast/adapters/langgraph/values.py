@@ -36,7 +36,10 @@ one that stays out of it.
 
 def typed(value: Any, dumps: Callable[[Any], Typed]) -> Typed:
     """What the serialiser makes of it, unless that is a pickle: stored bytes are data (I-20)."""
-    takes, given = "what LangGraph's serialiser can write without pickle", kind_of(value)
+    takes, given = (
+        "what LangGraph's serialiser can write without pickle",
+        kind_of(value),
+    )
     try:
         way, raw = dumps(value)
     except (TypeError, ValueError, OverflowError) as error:

@@ -30,7 +30,7 @@ from holdfast.adapters.framework import (
     store_of,
     stored,
 )
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import INTEGER_MAX, kind_of, whole
 from holdfast.domain.message import Call, Result
 from holdfast.errors import BadArgument, SessionEnded
 from holdfast.runtime.live.message import Message
@@ -44,6 +44,7 @@ try:
     from llama_index.core.llms import ChatMessage
     from llama_index.core.memory import ChatMemoryBuffer
     from llama_index.core.storage.chat_store.base import BaseChatStore
+    from pydantic_core import PydanticSerializationError
 
     from holdfast.adapters.llama_index.agent_run import (
         ClaimedRun,
@@ -56,6 +57,7 @@ except ImportError as error:
     raise missing("llama_index", "llama-index") from error
 
 FORMAT = "llama_index"
+_INDEX = whole(-INTEGER_MAX)
 WHOLE = "the chat engine stores the whole answer"
 UNKNOWN = "The run was cut off. Whether this was done is not known."
 
@@ -215,6 +217,7 @@ class HoldfastChatStore(BaseChatStore):
         return said
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        idx = _INDEX("idx", idx)
         session = self._found(key)
         said = _standing(session) if session is not None else []
         if session is None or not -len(said) <= idx < len(said):
@@ -381,10 +384,13 @@ def _key(key: str) -> str:
 
 
 def _payloads(messages: Sequence[ChatMessage]) -> list[Any]:
+    takes = "messages of LlamaIndex"
+    if not isinstance(messages, Sequence):
+        given = kind_of(messages)
+        raise BadArgument(parameter="messages", takes=takes, given=given)
     found = []
     for message in messages:
         if not isinstance(message, ChatMessage):
-            takes = "messages of LlamaIndex"
             given = kind_of(message)
             raise BadArgument(parameter="messages", takes=takes, given=given)
         found.append(_payload(message))
@@ -392,4 +398,9 @@ def _payloads(messages: Sequence[ChatMessage]) -> list[Any]:
 
 
 def _payload(message: ChatMessage) -> Any:
-    return message.model_dump(mode="json")
+    try:
+        return message.model_dump(mode="json")
+    except PydanticSerializationError as error:
+        takes = "messages that JSON can hold"
+        given = f"one with {error}"
+        raise BadArgument(parameter="message", takes=takes, given=given) from error

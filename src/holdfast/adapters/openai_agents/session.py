@@ -30,7 +30,7 @@ from holdfast.adapters.openai_agents.items import (
     without_strays,
 )
 from holdfast.adapters.openai_agents.run import ReadRun, StreamedRun
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import INTEGER_MAX, kind_of, optional, whole
 from holdfast.domain.message import Usage, may_have_halves, without_halves
 from holdfast.errors import BadArgument
 from holdfast.runtime.live.message import payload_of
@@ -39,6 +39,7 @@ from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.session import Session
 
 try:
+    from agents import RunResultStreaming, RunState
     from agents.memory.session_settings import (
         coerce_session_settings,
         resolve_session_limit,
@@ -49,6 +50,7 @@ except ImportError as missing:
         "Run `pip install 'holdfast[openai-agents]'`"
     ) from missing
 
+_LIMIT = optional(whole(-INTEGER_MAX))
 Compactor = Callable[[list[Item]], Awaitable[list[Item]]]
 
 
@@ -82,6 +84,8 @@ class HoldfastSession:
         self, limit: int | None = None, *, wrapper: Any = None
     ) -> list[Item]:
         """The latest `limit` items, or all of them, oldest first."""
+        # Less than nothing is no limit to the SDK.
+        limit = _LIMIT("limit", limit)
         wanted = resolve_session_limit(limit, self.session_settings)
         session = await self._reading(wrapper)
         # The runner says which run asks: that one will send them. By a thread of ours: it has a
@@ -94,7 +98,10 @@ class HoldfastSession:
 
     async def add_items(self, items: list[Item], *, wrapper: Any = None) -> None:
         """Stores items, all of them in one commit."""
-        if not isinstance(items, list | tuple):
+        # A list in it would be a response of several items, or of none, to the store.
+        if not isinstance(items, list | tuple) or any(
+            isinstance(item, list) for item in items
+        ):
             takes = "a list of items"
             raise BadArgument(parameter="items", takes=takes, given=kind_of(items))
         run = self._runs.get(id(wrapper)) if wrapper is not None else None
@@ -144,6 +151,9 @@ class HoldfastSession:
 
         `event_id` is your name for the request: the same one again raises `AlreadyAccepted`.
         """
+        if not isinstance(result, RunResultStreaming):
+            takes = "what `Runner.run_streamed` gives"
+            raise BadArgument(parameter="result", takes=takes, given=kind_of(result))
         run = self._streamed_run(result, event_id)
         self._runs[id(result.context_wrapper)] = run
         run.listen(result._event_queue)
@@ -212,15 +222,13 @@ class HoldfastSession:
 
     async def save_state(self, state: Any) -> None:
         """Keeps a `RunState`, that of a run which waits for approval, beside the session."""
-        words = state.to_string()
+        words = _run_state(state).to_string()
         await asyncio.to_thread(self._states().append, words, format="openai.chat")
 
     async def load_state(self, agent: Any) -> Any:
         """The `RunState` that was kept last, with what was decided since; None when there
         is none. `agent` is the one that the run began with.
         """
-        from agents import RunState
-
         kept = await asyncio.to_thread(lambda: list(self._states().transcript()))
         if not kept:
             return None
@@ -232,7 +240,7 @@ class HoldfastSession:
         """Approves and rejects in a `RunState` what was decided with `Session.decide`."""
         session = asynchronous(await self._current())
         decided = {call.call_id: call.state for call in await session.calls()}
-        for waiting in state.get_interruptions():
+        for waiting in _run_state(state).get_interruptions():
             [(call_id, _, _)] = _calls([waiting])
             if decided.get(call_id) == "approved":
                 state.approve(waiting)
@@ -279,6 +287,13 @@ class HoldfastSession:
         # any more.
         weakref.finalize(wrapper, runs.pop, name, None)
         return run
+
+
+def _run_state(given: Any) -> Any:
+    if not isinstance(given, RunState):
+        given = kind_of(given)
+        raise BadArgument(parameter="state", takes="a RunState", given=given)
+    return given
 
 
 def _items(session: Session, *, to_send: bool) -> list[Item]:
