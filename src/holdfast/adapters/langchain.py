@@ -143,6 +143,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         """Runs `chain` on the history and `input`, a text or a message, in a turn, and gives its
         chunks, each once it is durable.
         """
+        _insist_on("stream", chain)
         prompt = _prompt(input)
         payload, _ = body_of(prompt, _no_typed)
         with self.session.turn(
@@ -162,6 +163,7 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
         self, chain: Any, input: Any, config: Any = None, **options: Any
     ) -> AsyncIterator[Any]:
         """As `stream`."""
+        _insist_on("astream", chain)
         prompt = _prompt(input)
         payload, _ = body_of(prompt, _no_typed)
         session = asynchronous(await arun(read(lambda: self.session)))
@@ -217,7 +219,16 @@ def _name(messages: Sequence[Any], request_id: str | None) -> str | None:
     names = [message.id for message in messages]
     if not names or not all(isinstance(name, str) and name for name in names):
         return None
-    return "messages:" + hashlib.sha256("\n".join(names).encode()).hexdigest()
+    # An id may have half of a character in it.
+    name = "\n".join(names).encode(errors="surrogatepass")
+    return "messages:" + hashlib.sha256(name).hexdigest()
+
+
+def _insist_on(method: str, chain: Any) -> None:
+    """Before the prompt is stored."""
+    if not callable(getattr(chain, method, None)):
+        takes = f"a chain with `{method}`"
+        raise BadArgument(parameter="chain", takes=takes, given=kind_of(chain))
 
 
 def _prompt(input: Any) -> Any:

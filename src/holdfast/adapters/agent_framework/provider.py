@@ -33,7 +33,7 @@ from holdfast.adapters.framework import (
     store_of,
     stored,
 )
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import kind, kind_of, optional
 from holdfast.errors import BadArgument, NotFound, SessionEnded
 from holdfast.formats.frameworks.agent_framework import NAME
 from holdfast.formats.reading import text
@@ -44,6 +44,7 @@ from holdfast.runtime.session import Session
 DEFAULT = "default"
 """Under this name is kept what has no session id, as in the framework's own providers."""
 BOUND = "holdfast_session"
+_STATE = optional(kind("a dict", dict))
 """In the state of an `AgentSession`: the Holdfast session whose history it was given last."""
 ANOTHER = "its task has begun another run of this session"
 
@@ -90,6 +91,7 @@ class HoldfastHistoryProvider(HistoryProvider):
     ) -> list[Message]:
         """What was said, oldest first. Inside a run: what was said before it."""
         key = _key(session_id)
+        state = _STATE("state", state)
         run = self._running.get(key)
         inside = run if run is not None and run.is_around else None
         session, messages = await arun(read(lambda: self._read(key, inside)))

@@ -48,6 +48,10 @@ class AgentFramework(FrameworkFormat):
         if not text(said.get("role")) or not isinstance(contents, list):
             problem = "a message has a `role` and a list of `contents`"
             raise InvalidMessage(problem=problem, place="contents")
+        for at, content in enumerate(contents):
+            if not isinstance(content, dict) or not text(content.get("type")):
+                problem = "each content is an object that names its `type`"
+                raise InvalidMessage(problem=problem, place=f"contents[{at}]")
         # A role is any word to the framework.
         role = self.roles.get(said["role"], "user")
         if role in ("user", "assistant") and contents and all(map(_is_words, contents)):
