@@ -8,6 +8,7 @@ import msgspec
 from google.adk.events.event import Event, NodeInfo
 from google.adk.events.event_actions import EventActions
 from google.genai import types
+from pydantic_core import PydanticSerializationError
 
 from holdfast.adapters.framework import uuid_of
 from holdfast.domain.message import DEPTH_MAX, Spoken, freeze, thaw
@@ -40,8 +41,7 @@ def spoken_of(event: Event) -> Spoken:
         body = event.model_dump_json(**said).encode()
         payload = _decode(body)
     except (ValueError, msgspec.DecodeError):
-        # Halves of characters, numbers that msgspec does not read.
-        return speak(_lasting(event.model_dump(mode="json", **said)), NAME)
+        return _spoken_with_detours(event, said)
     # Whatever a value in the event's state raises when it is dumped: values are
     # anybody's.
     except Exception as error:
@@ -52,6 +52,15 @@ def spoken_of(event: Event) -> Spoken:
     if lasting is not payload or body.count(b"{") + body.count(b"[") > DEPTH_MAX:
         body = freeze(lasting)
     return Spoken(registry.get(NAME).note(lasting), body)
+
+
+def _spoken_with_detours(event: Event, said: dict[str, Any]) -> Spoken:
+    """One with halves of characters, or numbers that msgspec does not read."""
+    try:
+        payload = event.model_dump(mode="json", **said)
+    except PydanticSerializationError as error:
+        raise InvalidMessage(problem=str(error), place="the event") from error
+    return speak(_lasting(payload), NAME)
 
 
 def _saying_nothing(event: Event) -> set[str]:

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import GetSessionConfig
 
 from holdfast.adapters.adk.events import StoredEvent, event_of, with_closed_calls
+from holdfast.domain.arguments import kind_of, number, optional, whole
 from holdfast.domain.entry import Entry, note_of
 from holdfast.domain.repair import StoredMessage
+from holdfast.errors import BadArgument
 from holdfast.runtime.live.session_log import SessionLog
 
 BEYOND = 16
@@ -15,6 +18,9 @@ BEYOND = 16
 
 _SHAPING = frozenset({"view", "rewind", "retract", "compaction"})
 """Entries by which somebody has changed what stands in a session, by Holdfast's own means."""
+
+_COUNT = optional(whole())
+_SINCE = optional(number("seconds since 1970", above=-(1 << 53), most=1 << 53))
 
 
 class WantedEvents(NamedTuple):
@@ -27,7 +33,15 @@ class WantedEvents(NamedTuple):
     def of(cls, config: Any) -> "WantedEvents":
         if config is None:
             return cls()
-        return cls(config.num_recent_events, config.after_timestamp)
+        if not isinstance(config, GetSessionConfig):
+            given = kind_of(config)
+            raise BadArgument(
+                parameter="config", takes="a GetSessionConfig", given=given
+            )
+        return cls(
+            _COUNT("num_recent_events", config.num_recent_events),
+            _SINCE("after_timestamp", config.after_timestamp),
+        )
 
 
 ALL = WantedEvents()

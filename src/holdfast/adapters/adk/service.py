@@ -8,6 +8,7 @@ from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
+from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import (
     BaseSessionService,
     GetSessionConfig,
@@ -153,6 +154,9 @@ class HoldfastSessionService(HoldsTurns, BaseSessionService):
 
         `event_id` is your name for the request: the same one again raises `AlreadyAccepted`.
         """
+        if not isinstance(runner, Runner):
+            given = kind_of(runner)
+            raise BadArgument(parameter="runner", takes="a Runner", given=given)
         place = AdkPlace.of(runner.app_name, user_id, session_id)
         self._check_runner(runner)
         if runner.auto_create_session:

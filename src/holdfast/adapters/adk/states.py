@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from holdfast.domain.arguments import text
 from holdfast.domain.entry import Entry
 from holdfast.domain.message import thaw
 from holdfast.engine.protocol import SessionState, Write
@@ -35,6 +36,7 @@ def scoped(state: Values) -> dict[str, Values]:
     """
     found: dict[str, Values] = {"app": {}, "user": {}, "session": {}, "temp": {}}
     for name, value in state.items():
+        name = text("state", name)
         scope = "session"
         for prefix, kind in PREFIXES.items():
             if name.startswith(prefix):
