@@ -33,12 +33,14 @@ from holdfast.adapters.strands.agent_messages import (
     Record,
 )
 from holdfast.adapters.strands.records import Handles, Records, plain
-from holdfast.domain.arguments import kind_of
+from holdfast.domain.arguments import kind_of, optional, whole
 from holdfast.errors import BadArgument
 from holdfast.formats.frameworks.strands import NAME
 from holdfast.runtime.plans.plan import run
 from holdfast.runtime.store import Store
 
+_OFFSET = whole()
+_LIMIT = optional(_OFFSET)
 _FIELDS = {field.name for field in dataclasses.fields(SessionMessage)}
 SESSION, AGENT, MULTI = "strands.session", "strands.agent", "strands.multi"
 
@@ -137,6 +139,8 @@ class HoldfastRepository(SessionRepository):
         time, is there already.
         """
         record = _record(session_message)
+        _name(session_id, "session_id")
+        _name(agent_id, "agent_id")
         run_of_agent = self.runs.get((session_id, agent_id))
         if run_of_agent is not None:
             run_of_agent.add(record)
@@ -188,10 +192,7 @@ class HoldfastRepository(SessionRepository):
         """So many messages of an agent from this place on, in the order in which they were
         stored.
         """
-        for name, given in (("limit", limit or 0), ("offset", offset)):
-            if not isinstance(given, int) or given < 0:
-                takes = "a number, 0 or more"
-                raise BadArgument(parameter=name, takes=takes, given=kind_of(given))
+        limit, offset = _LIMIT("limit", limit), _OFFSET("offset", offset)
         conversation = self.conversation(session_id, agent_id)
         if conversation is None:
             raise _no_agent(session_id, agent_id)
@@ -201,6 +202,7 @@ class HoldfastRepository(SessionRepository):
         self, session_id: str, multi_agent: Any, **kwargs: Any
     ) -> None:
         """Puts a graph or a swarm into a session."""
+        _check_multi_agent(multi_agent)
         self._require(session_id)
         key = self._multi_key(session_id, multi_agent.id)
         value = multi_agent.serialize_state()
@@ -217,6 +219,7 @@ class HoldfastRepository(SessionRepository):
         self, session_id: str, multi_agent: Any, **kwargs: Any
     ) -> None:
         """A graph or a swarm has this state from now on."""
+        _check_multi_agent(multi_agent)
         key = self._multi_key(session_id, multi_agent.id)
         if self._records.read(key) is None:
             said = f"MultiAgent state {multi_agent.id} in session {session_id}"
@@ -289,6 +292,14 @@ def _name(given: Any, parameter: str) -> str:
     if not isinstance(given, str) or not given:
         raise BadArgument(parameter=parameter, takes="a name", given=kind_of(given))
     return given
+
+
+def _check_multi_agent(given: Any) -> None:
+    if not callable(getattr(given, "serialize_state", None)) or not hasattr(
+        given, "id"
+    ):
+        takes = "a graph or a swarm"
+        raise BadArgument(parameter="multi_agent", takes=takes, given=kind_of(given))
 
 
 def _no_agent(session_id: str, agent_id: str) -> SessionException:
