@@ -11,6 +11,7 @@ INSTALL = ["agent-framework-core==1.23.0", "agent-framework-openai==1.17.0"]
 TESTS = [
     "tests/frameworks/test_agent_framework.py",
     "tests/frameworks/test_agent_framework_prompts.py",
+    "tests/frameworks/test_agent_framework_border.py",
 ]
 STORE_CODE = "agent_framework/_sessions"
 

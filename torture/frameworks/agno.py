@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.testing.adapters import Show, Task
 
 INSTALL = ["agno==3.1.10", "openai>=2.0", "sqlalchemy[asyncio]>=2.0"]
-TESTS = ["tests/frameworks/test_agno.py"]
+TESTS = ["tests/frameworks/test_agno.py", "tests/frameworks/test_agno_border.py"]
 STORE_CODE = "agno/db/sqlite"
 
 

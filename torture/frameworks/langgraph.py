@@ -13,7 +13,8 @@ INSTALL += ["langgraph-checkpoint-conformance>=0.0.2", "pytest-xdist>=3.8"]
 INSTALL += ["langchain-community>=0.4", "langchain-postgres>=0.0.15", "sqlalchemy[asyncio]>=2.0"]
 TESTS = ["tests/frameworks/test_langgraph_saver.py", "tests/frameworks/test_langgraph_durable.py"]
 TESTS += ["tests/frameworks/test_langgraph_writes.py", "tests/frameworks/test_langgraph_random.py"]
-TESTS += ["tests/frameworks/test_langchain_history.py"]
+TESTS += ["tests/frameworks/test_langgraph_border.py"]
+TESTS += ["tests/frameworks/test_langchain_history.py", "tests/frameworks/test_langchain_border.py"]
 
 # LangChain's history lives in the same environment.
 SPEED = ["langgraph", "langchain"]

@@ -10,7 +10,7 @@ from holdfast.testing.adapters import Show, Task
 INSTALL = ["llama-index-core>=0.14.25", "llama-index-llms-openai-like>=0.8"]
 # With a newer one, LlamaIndex's own store can't be written to a file.
 INSTALL += ["pydantic<2.13", "llama-index-storage-chat-store-postgres>=0.3"]
-TESTS = ["tests/frameworks/test_llama_index.py"]
+TESTS = ["tests/frameworks/test_llama_index.py", "tests/frameworks/test_llama_index_border.py"]
 STORE_CODE = "llama_index/core/storage/chat_store"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.testing.adapters import Show, Task
 
 INSTALL = ["openai-agents==0.24.0", "sqlalchemy[asyncio]>=2.0", "asyncpg>=0.30"]
-TESTS = ["tests/frameworks/test_openai_agents.py"]
+TESTS = ["tests/frameworks/test_openai_agents.py", "tests/frameworks/test_openai_agents_border.py"]
 STORE_CODE = "agents/memory"
 
 

@@ -12,7 +12,10 @@ from holdfast.testing.adapters import Show, Task
 
 INSTALL = ["pydantic-ai-slim[openai]==2.62.0", "pydantic-ai-harness==0.62.0", "anyio>=4.0"]
 TESTS = ["tests/frameworks/test_pydantic_ai.py"]
-TESTS += ["tests/frameworks/test_pydantic_ai_steps.py"]
+TESTS += [
+    "tests/frameworks/test_pydantic_ai_steps.py",
+    "tests/frameworks/test_pydantic_ai_border.py",
+]
 STORE_CODE = "frameworks/pydantic_ai.py"
 
 
