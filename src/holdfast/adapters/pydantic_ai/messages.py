@@ -19,7 +19,7 @@ from holdfast.domain.repair import StoredMessage
 from holdfast.errors import BadArgument
 from holdfast.formats import registry
 from holdfast.formats.frameworks.pydantic_ai import NAME
-from holdfast.formats.reading import NOT_JSON, parsed
+from holdfast.formats.reading import NOT_JSON, parsed, text
 from holdfast.runtime.live.message import Message
 
 FORMAT = NAME
@@ -105,6 +105,12 @@ def payloads_of(messages: Any) -> list[dict[str, Any]]:
         takes = "messages that JSON can hold"
         given = f"one that it can't ({type(error).__name__})"
         raise BadArgument(parameter="messages", takes=takes, given=given) from error
+    for payload in dumped:
+        for part in payload["parts"]:
+            if not isinstance(part, dict) or not text(part.get("part_kind")):
+                takes = "messages whose parts are Pydantic AI's"
+                given = f"one with {kind_of(part)} for a part"
+                raise BadArgument(parameter="messages", takes=takes, given=given)
     return [_brief(payload) for payload in dumped]
 
 
