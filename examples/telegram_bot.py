@@ -23,7 +23,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import holdfast
 from holdfast.errors import AlreadyAccepted, Overtaken
@@ -88,14 +88,15 @@ class Gateway:
                 await self.answer(key)
         await self.send_owed()
 
-    async def answer(
-        self, key: str, reply_to: str | None = None, take: list[str] | None = None
-    ) -> None:
-        """One turn: takes what waits, and shows the answer as it is spoken. If all of it was shown,
-        that is confirmed; else it is owed.
+    async def answer(self, key: str, cut_off: "CutOff | None" = None) -> None:
+        """One turn: takes what waits, or goes on with an answer that was cut off, and shows the
+        answer as it is spoken. If all of it was shown, that is confirmed; else it is owed.
         """
-        async with self.store.turn(key, reply_to=reply_to, take=take) as turn:
+        going_on = {} if cut_off is None else {"reply_to": cut_off.reply_to, "take": []}
+        async with self.store.turn(key, **going_on) as turn:
             live = LiveMessage(self.bot, chat_of(key))
+            if cut_off is not None:
+                await live.begin(cut_off.said)
             stream = model(await turn.context("openai.chat"), self.delay)
             # With the real client:
             #   stream = await client.chat.completions.create(
@@ -140,24 +141,33 @@ class Gateway:
         """Goes on with the answer that was cut off here, if there is one. That turn takes nothing:
         what waits has an answer of its own, later.
         """
-        key, reply_to = str(session.key), await self.cut_off(session)
-        if reply_to is not None and is_command(key):
+        key, cut_off = str(session.key), await self.cut_off(session)
+        if cut_off is not None and is_command(key):
             await self.begin_anew(key, take=[])
-        elif reply_to is not None:
-            await self.answer(key, reply_to, take=[])
+        elif cut_off is not None:
+            await self.answer(key, cut_off)
 
-    async def cut_off(self, session: holdfast.AsyncSession) -> str | None:
-        """Whom the turn answered that had begun to speak here when its process was killed."""
-        has_spoken = set()
+    async def cut_off(self, session: holdfast.AsyncSession) -> "CutOff | None":
+        """The answer of the turn that had begun to speak here when its process was killed."""
+        spoken: dict[str | None, str] = {}
         async for message in session.transcript():
             if message.role == "assistant":
-                has_spoken.add(message.turn)
+                spoken[message.turn] = spoken.get(message.turn, "") + message.text
         for turn in reversed(await session.turns()):
             # One that had not said anything has given its message back, which waits; if it went
             # on with another one, that is still to be gone on with.
-            if turn.id in has_spoken or turn.end != "abandoned":
-                return turn.reply_to if turn.end == "abandoned" else None
+            if turn.id in spoken or turn.end != "abandoned":
+                if turn.end != "abandoned" or turn.reply_to is None:
+                    return None
+                return CutOff(turn.reply_to, spoken[turn.id])
         return None
+
+
+class CutOff(NamedTuple):
+    """An answer that a kill has cut off: whom it is for, and what of it is durable."""
+
+    reply_to: str
+    said: str
 
 
 class LiveMessage:
@@ -168,6 +178,13 @@ class LiveMessage:
     def __init__(self, bot: Any, chat: int) -> None:
         self.bot, self.chat, self.message_id = bot, chat, None
         self.text, self.shown, self.pieces, self.failed = "", "", 0, False
+
+    async def begin(self, said: str) -> None:
+        """With what is durable of a cut-off answer: not all of it may have been shown, and the
+        model, which knows it, says only what follows.
+        """
+        self.text = said
+        await self.show()
 
     async def grow(self, text: str) -> None:
         self.text, self.pieces = self.text + text, self.pieces + 1

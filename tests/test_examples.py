@@ -440,20 +440,31 @@ def module_of(name: str) -> ModuleType:
     return module
 
 
-def asked_after_a_restart(bot: ModuleType, where: Path) -> list[list[str]]:
-    """What the model is told by a gateway that is started again: the words of each request."""
+def asked_after_a_restart(
+    bot: ModuleType, where: Path, chat: dict[int, str] | None = None
+) -> list[list[str]]:
+    """What the model is told by a gateway that is started again: the words of each request. `chat`
+    has the messages that it shows.
+    """
     asked: list[list[str]] = []
+    shown: dict[int, str] = {} if chat is None else chat
 
     async def model(messages: Any, delay: float) -> Any:
         asked.append([message["content"] for message in messages])
         yield f"Answer {len(asked)}."
 
     async def send_message(chat_id: int, text: str) -> Any:
-        return SimpleNamespace(message_id=1)
+        shown[len(shown) + 1] = text
+        return SimpleNamespace(message_id=len(shown))
+
+    async def edit_message_text(text: str, chat_id: int, message_id: int) -> None:
+        shown[message_id] = text
+
+    telegram = SimpleNamespace(send_message=send_message, edit_message_text=edit_message_text)
 
     async def restart() -> None:
         async with holdfast.open_async(where) as store:
-            await bot.Gateway(store, SimpleNamespace(send_message=send_message)).restart()
+            await bot.Gateway(store, telegram).restart()
 
     bot.model = model  # type: ignore[attr-defined]
     asyncio.run(restart())
@@ -549,3 +560,14 @@ def test_a_restart_that_is_cut_off_leaves_the_other_chats_to_the_next_one(
         asyncio.run(restart())
     # An error of the program's ends its turn; the other chat's answer is still cut off.
     assert len(asked_after_a_restart(bot_module, where)) == 1
+
+
+def test_words_that_were_durable_and_not_shown_yet_are_shown_with_what_follows(
+    bot_module: ModuleType, tmp_path: Path
+):
+    where = tmp_path / "bot.db"
+    kill_in_a_turn(where, "chat:42", CUT[0], said="Order 17 arrives ")
+    shown: dict[int, str] = {}
+    assert len(asked_after_a_restart(bot_module, where, shown)) == 1
+    # The model knows them, and says only what follows.
+    assert list(shown.values()) == ["Order 17 arrives Answer 1."]
