@@ -1,6 +1,7 @@
 """Runs as turns: what the user was shown is stored, and is told to the model next."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph_graphs import (
     ANSWER,
     SEEN,
@@ -21,8 +23,10 @@ from langgraph_graphs import (
     thread,
 )
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from holdfast.adapters.langgraph import HoldfastSaver, durable
 from holdfast.errors import AlreadyAccepted, BadArgument, TurnInterrupted
+from holdfast.runtime.turns.streams.push_stream import PushStream
+from holdfast.runtime.turns.streams.push_stream_async import AsyncPushStream
 
 
 def states(saver: HoldfastSaver) -> list[tuple[str, str]]:
@@ -102,6 +106,62 @@ def test_a_stream_that_is_left_keeps_what_was_shown(where: str, asynchronous: bo
     again = saver.durable(chat(saver))
     again.invoke(say("Two."), thread())
     assert SEEN[0][1].content.startswith("".join(shown))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_words_of_a_graph_inside_are_stored_before_they_are_shown(
+    where: str, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    stored: list[str] = []
+
+    def slowly(push: Any) -> Any:
+        def slow(self: Any, chunk: Any) -> str:
+            time.sleep(0.05)
+            text: str = push(self, chunk)
+            stored.append(text)
+            return text
+
+        async def aslow(self: Any, chunk: Any) -> str:
+            await asyncio.sleep(0.05)
+            text: str = await push(self, chunk)
+            stored.append(text)
+            return text
+
+        return aslow if asynchronous else slow
+
+    stream, recorder = (
+        (AsyncPushStream, durable._AsyncRecorder)
+        if asynchronous
+        else (PushStream, durable._Recorder)
+    )
+    monkeypatch.setattr(stream, "push", slowly(stream.push))
+    # LangChain keeps the handlers of a graph inside in a set: here the one that shows
+    # comes before ours.
+    monkeypatch.setattr(StreamMessagesHandler, "__hash__", lambda self: 0)
+    monkeypatch.setattr(recorder, "__hash__", lambda self: 1)
+    saver = HoldfastSaver(where)
+    outer = StateGraph(MessagesState)
+    outer.add_node("inside", chat(None, asynchronous=asynchronous))
+    outer.add_edge(START, "inside")
+    graph = saver.durable(outer.compile(checkpointer=saver))
+    shown: list[str] = []
+
+    def see(event: Any) -> None:
+        shown.append(event[1][0].content)
+        assert "".join(stored).startswith("".join(shown))
+
+    async def all_of_it() -> None:
+        async for event in graph.astream(*asked, **options):
+            see(event)
+
+    asked = say("One."), thread()
+    options: Any = {"stream_mode": "messages", "subgraphs": True}
+    if asynchronous:
+        asyncio.run(all_of_it())
+    else:
+        for event in graph.stream(*asked, **options):
+            see(event)
+    assert "".join(shown) == ANSWER
 
 
 def test_a_model_that_fails_in_the_middle_leaves_what_it_said(where: str) -> None:

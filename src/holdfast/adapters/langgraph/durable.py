@@ -9,6 +9,7 @@ before the next one begins (`settle`).
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -66,14 +67,16 @@ class DurableGraph:
         self, input: Any, config: Any = None, *, event_id: Any = None, **options: Any
     ) -> Iterator[Any]:
         """Runs the graph in a turn; each event once what it shows is durable."""
-        with self._turn(input, config, event_id) as (thread_id, config):
+        with self._turn(input, config, event_id) as (recorder, config):
             options.setdefault("durability", "sync")
             for event in self._graph.stream(input, config, **options):
+                recorder.comes(event, options)
                 for _ in range(LOOKS_MAX):
-                    if not self._is_on_its_way(thread_id, event, options):
+                    if not self._is_on_its_way(recorder, event, options):
                         break
                     time.sleep(LOOK_S)
-                yield event
+                if not recorder.shows_lost_words():
+                    yield event
 
     async def ainvoke(
         self, input: Any, config: Any = None, *, event_id: Any = None, **options: Any
@@ -87,14 +90,16 @@ class DurableGraph:
         self, input: Any, config: Any = None, *, event_id: Any = None, **options: Any
     ) -> AsyncIterator[Any]:
         """As `stream`."""
-        async with self._aturn(input, config, event_id) as (thread_id, config):
+        async with self._aturn(input, config, event_id) as (recorder, config):
             options.setdefault("durability", "sync")
             async for event in self._graph.astream(input, config, **options):
+                recorder.comes(event, options)
                 for _ in range(LOOKS_MAX):
-                    if not self._is_on_its_way(thread_id, event, options):
+                    if not self._is_on_its_way(recorder, event, options):
                         break
                     await asyncio.sleep(LOOK_S)
-                yield event
+                if not recorder.shows_lost_words():
+                    yield event
 
     @contextmanager
     def _turn(self, input: Any, config: Any, event_id: Any) -> Iterator[Any]:
@@ -106,7 +111,8 @@ class DurableGraph:
             try:
                 if _is_new(input, merged):
                     run(settle(self._saver, thread_id))
-                yield thread_id, _with_handler(merged, _Recorder(turn))
+                recorder = _Recorder(turn, thread_id)
+                yield recorder, _with_handler(merged, recorder)
             finally:
                 turns.pop(thread_id, None)
 
@@ -124,7 +130,8 @@ class DurableGraph:
             try:
                 if _is_new(input, merged):
                     await arun(settle(self._saver, thread_id))
-                yield thread_id, _with_handler(merged, _AsyncRecorder(turn))
+                recorder = _AsyncRecorder(turn, thread_id)
+                yield recorder, _with_handler(merged, recorder)
             finally:
                 turns.pop(thread_id, None)
 
@@ -136,29 +143,39 @@ class DurableGraph:
             raise BadArgument(parameter="config", takes=takes, given="one without")
         return merged, str(thread_id)
 
-    def _is_on_its_way(self, thread_id: str, event: Any, options: Any) -> bool:
-        """Whether an event shows messages that are not in the transcript yet. LangGraph hands on
-        what a node gives while it is being stored.
+    def _is_on_its_way(self, recorder: "_Heard", event: Any, options: Any) -> bool:
+        """Whether an event shows words that are not stored yet. LangGraph hands on what a node gives
+        while it is being stored.
         """
+        if recorder.is_behind():
+            return True
         if options["durability"] == "exit":
             return False  # as its caller has asked for
-        if _is_custom(event, options):
+        if _mode(event, options) == "custom":
+            # A node has written it by itself, for the reader alone: it is not stored.
             return False
-        thread = self._saver._threads.known(thread_id)
+        thread = self._saver._threads.known(recorder.thread_id)
         if thread is None:
             return True
-        return any(not thread.words.has(message) for message in _messages_in(event))
+        return any(
+            not thread.words.has(message)
+            for message in _messages_in(event)
+            if not _is_chunk(message) and message.id is not None
+        )
 
 
-def _is_custom(event: Any, options: Any) -> bool:
-    """Whether a node has written an event by itself, for the reader alone: it is not stored."""
+def _mode(event: Any, options: Any) -> Any:
     mode = options.get("stream_mode")
     if options.get("version") == "v2":
         mode = event["type"]
     elif isinstance(mode, list):
         # The mode stands before the data, and behind the name of a subgraph.
         mode = event[-2]
-    return bool(mode == "custom")
+    return mode
+
+
+def _is_chunk(message: Any) -> bool:
+    return type(message).__name__.endswith("Chunk")
 
 
 def _is_new(input: Any, config: Any) -> bool:
@@ -174,10 +191,9 @@ def _with_handler(config: Any, handler: Any) -> Any:
 
 
 def _messages_in(value: Any, depth: int = 0) -> Iterator[Any]:
-    """The whole messages that an event holds. Chunks were stored before they came."""
+    """The messages that an event holds, and chunks of messages."""
     if is_message(value):
-        if not type(value).__name__.endswith("Chunk") and value.id is not None:
-            yield value
+        yield value
     # Messages stand in lists and dicts near the top of an event; values of a state may
     # be as deep as they like.
     elif depth > 6:
@@ -190,7 +206,79 @@ def _messages_in(value: Any, depth: int = 0) -> Iterator[Any]:
             yield from _messages_in(item, depth + 1)
 
 
-class _Recorder(BaseCallbackHandler):
+class _Heard:
+    """What models say in a run: which of it is stored, and which has come out of the graph.
+
+    A graph inside another one may call its handlers in any order: LangChain merges them as sets. So
+    a chunk may come out before it is stored; whoever hands it on waits until as many chunks of its
+    message are stored as have come.
+    """
+
+    def __init__(self, turn: Any, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self._turn = turn
+        self._streams: dict[Any, Any] = {}
+        self._hidden: set[Any] = set()
+        self._speaking: set[Any] = set()
+        self._stored: Counter[Any] = Counter()
+        self._came: Counter[Any] = Counter()
+        self._now: set[Any] = set()
+        self._lost: set[Any] = set()
+
+    def starts(self, run_id: Any, about: Any) -> None:
+        """A model begins to speak."""
+        if HIDDEN in (about.get("tags") or ()):
+            self._hidden.add(run_id)
+        else:
+            self._speaking.add(run_id)
+
+    def stream_of(self, run_id: Any) -> Any:
+        """Where the words of this model go."""
+        stream = self._streams.get(run_id)
+        if stream is None:
+            stream = self._streams[run_id] = self._turn.stream(FORMAT)
+        return stream
+
+    def ends(self, run_id: Any) -> Any:
+        """A model has spoken: the stream of its words, if it had any."""
+        self._speaking.discard(run_id)
+        return self._streams.pop(run_id, None)
+
+    @contextmanager
+    def told_of(self, chunk: Any) -> Iterator[None]:
+        """While a chunk is being stored."""
+        name = getattr(getattr(chunk, "message", None), "id", None)
+        try:
+            yield
+        except BaseException:
+            self._lost.add(name)
+            raise
+        self._stored[name] += 1
+
+    def comes(self, event: Any, options: Any) -> None:
+        """An event has come out of the graph."""
+        self._now.clear()
+        if _mode(event, options) == "messages":
+            for message in _messages_in(event):
+                if _is_chunk(message):
+                    self._came[message.id] += 1
+                    self._now.add(message.id)
+
+    def is_behind(self) -> bool:
+        """Whether the event that came shows a chunk that is not stored yet. Nobody but a model that
+        speaks has its words stored so.
+        """
+        return bool(self._speaking) and bool(self._missing() - self._lost)
+
+    def shows_lost_words(self) -> bool:
+        """Whether the event that came shows a chunk that could not be stored: its model fails."""
+        return bool(self._missing() & self._lost)
+
+    def _missing(self) -> set[Any]:
+        return {name for name in self._now if self._stored[name] < self._came[name]}
+
+
+class _Recorder(BaseCallbackHandler, _Heard):
     """Stores what models say, as they say it."""
 
     # In order, before the handlers that show what was said; and a word that can't be
@@ -198,68 +286,54 @@ class _Recorder(BaseCallbackHandler):
     run_inline = True
     raise_error = True
 
-    def __init__(self, turn: Any) -> None:
-        self._turn = turn
-        self._streams: dict[Any, Any] = {}
-        self._hidden: set[Any] = set()
-
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: Any, **about: Any
     ) -> None:
-        if HIDDEN in (about.get("tags") or ()):
-            self._hidden.add(run_id)
+        self.starts(run_id, about)
 
     def on_llm_new_token(self, token: Any, *, run_id: Any, **about: Any) -> None:
         if run_id not in self._hidden:
-            stream = self._streams.get(run_id)
-            if stream is None:
-                stream = self._streams[run_id] = self._turn.stream(FORMAT)
-            stream.push(_chunk(token, about.get("chunk")))
+            chunk = about.get("chunk")
+            with self.told_of(chunk):
+                self.stream_of(run_id).push(_chunk(token, chunk))
 
     def on_llm_end(self, response: Any, *, run_id: Any, **about: Any) -> None:
-        stream = self._streams.pop(run_id, None)
+        stream = self.ends(run_id)
         if stream is not None:
             stream.push(_final(response))
             stream.close()
 
     def on_llm_error(self, error: Any, *, run_id: Any, **about: Any) -> None:
-        stream = self._streams.pop(run_id, None)
+        stream = self.ends(run_id)
         if stream is not None:
             run(stream._open.leave(error))
 
 
-class _AsyncRecorder(AsyncCallbackHandler):
+class _AsyncRecorder(AsyncCallbackHandler, _Heard):
     """As `_Recorder`, for asyncio."""
 
     run_inline = True
     raise_error = True
 
-    def __init__(self, turn: Any) -> None:
-        self._turn = turn
-        self._streams: dict[Any, Any] = {}
-        self._hidden: set[Any] = set()
-
     async def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: Any, **about: Any
     ) -> None:
-        if HIDDEN in (about.get("tags") or ()):
-            self._hidden.add(run_id)
+        self.starts(run_id, about)
 
     async def on_llm_new_token(self, token: Any, *, run_id: Any, **about: Any) -> None:
         if run_id not in self._hidden:
-            stream = self._streams.get(run_id)
-            if stream is None:
-                stream = self._streams[run_id] = self._turn.stream(FORMAT)
-            await stream.push(_chunk(token, about.get("chunk")))
+            chunk = about.get("chunk")
+            with self.told_of(chunk):
+                await self.stream_of(run_id).push(_chunk(token, chunk))
 
     async def on_llm_end(self, response: Any, *, run_id: Any, **about: Any) -> None:
-        stream = self._streams.pop(run_id, None)
+        stream = self.ends(run_id)
         if stream is not None:
             await stream.push(_final(response))
             await stream.close()
 
     async def on_llm_error(self, error: Any, *, run_id: Any, **about: Any) -> None:
-        stream = self._streams.pop(run_id, None)
+        stream = self.ends(run_id)
         if stream is not None:
             await arun(stream._open.leave(error))
 
