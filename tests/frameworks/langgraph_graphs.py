@@ -76,6 +76,11 @@ def agent(saver: Any, water: Any) -> Any:
     return graph.compile(checkpointer=saver)
 
 
+def model(text: str) -> Scripted:
+    """Says this, however often it is asked."""
+    return Scripted(messages=endless(text))
+
+
 def thread(name: str = "t") -> Any:
     return {"configurable": {"thread_id": name}}
 

@@ -17,6 +17,7 @@ from langgraph_graphs import (
     agent,
     chat,
     endless,
+    model,
     run_apart,
     say,
     texts,
@@ -106,6 +107,34 @@ def test_a_stream_that_is_left_keeps_what_was_shown(where: str, asynchronous: bo
     again = saver.durable(chat(saver))
     again.invoke(say("Two."), thread())
     assert SEEN[0][1].content.startswith("".join(shown))
+
+
+def test_a_run_that_is_left_has_stopped_when_its_turn_ends(where: str) -> None:
+    saver = HoldfastSaver(where)
+    held = []
+
+    async def answers(state: Any) -> Any:
+        return {"messages": [await model(ANSWER).ainvoke(state["messages"])]}
+
+    async def waits(state: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.2)  # it has something to put in order
+            held.append(saver.store.session("langgraph:t").info().running)
+
+    async def some() -> None:
+        graph = StateGraph(MessagesState)
+        for node in (answers, waits):
+            graph.add_node(node.__name__, node)
+            graph.add_edge(START, node.__name__)
+        compiled = saver.durable(graph.compile(checkpointer=saver))
+        stream = compiled.astream(say("One."), thread(), stream_mode="messages")
+        await anext(stream)
+        await stream.aclose()
+        assert held and held[0] is not None
+
+    asyncio.run(some())
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

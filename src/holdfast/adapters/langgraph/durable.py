@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -69,14 +69,16 @@ class DurableGraph:
         """Runs the graph in a turn; each event once what it shows is durable."""
         with self._turn(input, config, event_id) as (recorder, config):
             options.setdefault("durability", "sync")
-            for event in self._graph.stream(input, config, **options):
-                recorder.comes(event, options)
-                for _ in range(LOOKS_MAX):
-                    if not self._is_on_its_way(recorder, event, options):
-                        break
-                    time.sleep(LOOK_S)
-                if not recorder.shows_lost_words():
-                    yield event
+            # Closed before the turn ends: nothing of the run goes on behind it.
+            with closing(self._graph.stream(input, config, **options)) as events:
+                for event in events:
+                    recorder.comes(event, options)
+                    for _ in range(LOOKS_MAX):
+                        if not self._is_on_its_way(recorder, event, options):
+                            break
+                        time.sleep(LOOK_S)
+                    if not recorder.shows_lost_words():
+                        yield event
 
     async def ainvoke(
         self, input: Any, config: Any = None, *, event_id: Any = None, **options: Any
@@ -92,14 +94,17 @@ class DurableGraph:
         """As `stream`."""
         async with self._aturn(input, config, event_id) as (recorder, config):
             options.setdefault("durability", "sync")
-            async for event in self._graph.astream(input, config, **options):
-                recorder.comes(event, options)
-                for _ in range(LOOKS_MAX):
-                    if not self._is_on_its_way(recorder, event, options):
-                        break
-                    await asyncio.sleep(LOOK_S)
-                if not recorder.shows_lost_words():
-                    yield event
+            async with aclosing(
+                self._graph.astream(input, config, **options)
+            ) as events:
+                async for event in events:
+                    recorder.comes(event, options)
+                    for _ in range(LOOKS_MAX):
+                        if not self._is_on_its_way(recorder, event, options):
+                            break
+                        await asyncio.sleep(LOOK_S)
+                    if not recorder.shows_lost_words():
+                        yield event
 
     @contextmanager
     def _turn(self, input: Any, config: Any, event_id: Any) -> Iterator[Any]:
