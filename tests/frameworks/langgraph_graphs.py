@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,9 +78,75 @@ def agent(saver: Any, water: Any) -> Any:
     return graph.compile(checkpointer=saver)
 
 
+FIRST, SECOND = "Let me look that up.", "Casa Lola has a table."
+
+
 def model(text: str) -> Scripted:
     """Says this, however often it is asked."""
     return Scripted(messages=endless(text))
+
+
+def says(text: str) -> Any:
+    """A node that says this."""
+
+    def node(state: Any) -> Any:
+        return {"messages": [model(text).invoke(state["messages"])]}
+
+    return node
+
+
+def two_answers(saver: Any, kind: str) -> Any:
+    """A graph that says `FIRST` and then `SECOND`, in one step."""
+    has_spoken = threading.Event()
+
+    def in_one_node(state: Any) -> Any:
+        return {"messages": [model(text).invoke(state["messages"]) for text in (FIRST, SECOND)]}
+
+    def one_side(state: Any) -> Any:
+        said = says(FIRST)(state)
+        has_spoken.set()
+        time.sleep(60)
+        return said
+
+    def other_side(state: Any) -> Any:
+        has_spoken.wait(60)
+        return says(SECOND)(state)
+
+    def act(state: Any) -> Any:
+        return {"messages": [ToolMessage("wet", tool_call_id="call_1")]}
+
+    def call(state: Any) -> Any:
+        said = says(FIRST)(state)["messages"][0]
+        call = {"name": "water", "args": {}, "id": "call_1", "type": "tool_call"}
+        return {"messages": [said.model_copy(update={"tool_calls": [call]})]}
+
+    graph = StateGraph(MessagesState)
+    if kind == "in one node":
+        nodes = {"node": in_one_node}
+    elif kind == "side by side":
+        nodes = {"one": one_side, "other": other_side}
+    else:
+        inside = StateGraph(MessagesState)
+        inside.add_sequence([("call", call), ("act", act), ("answer", says(SECOND))])
+        inside.add_edge(START, "call")
+        nodes = {"inside": inside.compile(checkpointer=kind == "in a graph that goes on" or None)}
+    for name, node in nodes.items():
+        graph.add_node(name, node)
+        graph.add_edge(START, name)
+    return graph.compile(checkpointer=saver)
+
+
+def killed_in_the_second_answer(where: str, kind: str) -> None:
+    """A run that is killed when its user has seen the first answer and a word of the second."""
+    saver = HoldfastSaver(where)
+    graph = saver.durable(two_answers(saver, kind))
+    for _, (message, _) in graph.stream(
+        say("Book a table."), thread(), stream_mode="messages", subgraphs=True
+    ):
+        if message.type != "tool":
+            print(message.content, end="", flush=True)
+        if message.content == SECOND.split()[0]:
+            os.kill(os.getpid(), 9)
 
 
 def thread(name: str = "t") -> Any:

@@ -12,6 +12,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph_graphs import (
     ANSWER,
+    FIRST,
+    SECOND,
     SEEN,
     Scripted,
     agent,
@@ -20,6 +22,7 @@ from langgraph_graphs import (
     model,
     run_apart,
     say,
+    says,
     texts,
     thread,
 )
@@ -54,6 +57,61 @@ def test_text_that_was_shown_before_a_kill_is_in_the_next_context(where: str) ->
     assert saver.store.check() == []
     # Once: the next run finds nothing left to settle.
     assert len(graph.invoke(say("Thanks."), thread())["messages"]) == 6
+
+
+KINDS = ["in one node", "side by side", "in a graph inside", "in a graph that goes on"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_answer_that_was_shown_before_a_kill_is_in_the_next_context(
+    where: str, kind: str
+) -> None:
+    HoldfastSaver(where)
+    process = run_apart("langgraph_graphs:killed_in_the_second_answer", where, kind)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == -9 and shown == FIRST + SECOND.split()[0]
+    saver = HoldfastSaver(where)
+    SEEN.clear()
+    saver.durable(chat(saver)).invoke(say("Still there?"), thread())
+    [sent] = SEEN
+    said = [message.content for message in sent if message.type != "tool"]
+    assert said[:2] == ["Book a table.", FIRST] and said[3:] == ["Still there?"]
+    assert SECOND.startswith(said[2]) and (FIRST + said[2]).startswith(shown)
+    # A tool of a graph inside had given its result.
+    results = [message.content for message in sent if message.type == "tool"]
+    assert results == (["wet"] if "graph" in kind else [])
+    assert saver.store.check() == []
+
+
+def test_what_a_task_has_kept_for_itself_stays_out_of_the_next_context(where: str) -> None:
+    saver = HoldfastSaver(where)
+    inside = StateGraph(MessagesState)
+    inside.add_node("thinks", says("A thought."))
+    inside.add_edge(START, "thinks")
+    thought = inside.compile()
+
+    def routes(state: Any) -> Any:
+        model("Rather a poem.").invoke(state["messages"])
+
+    def thinks(state: Any) -> Any:
+        thought.invoke({"messages": []})
+        return {"messages": [AIMessage("Hm.")]}
+
+    def breaks(state: Any) -> Any:
+        says("Once upon a time")(state)
+        raise OSError("the line went dead")
+
+    outer = StateGraph(MessagesState)
+    outer.add_sequence([("routes", routes), ("greets", says("Hello.")), ("breaks", breaks)])
+    outer.add_node("thinks", thinks)
+    outer.add_edge(START, "routes")
+    outer.add_edge("greets", "thinks")
+    graph = saver.durable(outer.compile(checkpointer=saver))
+    with pytest.raises(OSError):
+        list(graph.stream(say("One."), thread(), stream_mode="messages"))
+    SEEN.clear()
+    saver.durable(chat(saver)).invoke(say("Two."), thread())
+    assert set(texts(SEEN[0])) == {"One.", "Hello.", "Hm.", "Once upon a time", "Two."}
 
 
 def test_a_call_without_a_result_is_closed_for_the_next_prompt(where: str) -> None:

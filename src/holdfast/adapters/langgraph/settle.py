@@ -6,6 +6,7 @@ them. Here a step is stored first, as `update_state` would, whose messages are w
 
     what tasks had finished since the last step    as they have written it
     what the user was shown of a message           as far as it was shown, from the transcript
+    what tasks and graphs inside them said         whole, from the transcript, if they had not finished
     calls without a result                         with one that says that their outcome is unknown
 """
 
@@ -13,7 +14,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
-from langgraph.checkpoint.base import copy_checkpoint
+from langgraph.checkpoint.base import WRITES_IDX_MAP, copy_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
 from holdfast.adapters.langchain_payloads import with_results
@@ -25,6 +26,8 @@ from holdfast.adapters.langgraph.values import Encoded
 from holdfast.runtime.plans.plan import Plan, read
 
 USUAL = "messages"
+NS_SEP, NS_END = "|", ":"
+"""How LangGraph names a graph inside: the nodes on the way to it, each with its task."""
 
 
 def settle(saver: Any, thread_id: str) -> Plan[None]:
@@ -45,8 +48,7 @@ def settle(saver: Any, thread_id: str) -> Plan[None]:
         tuple_ = told(thread, step, serde)
         said = list(tuple_.checkpoint["channel_values"].get(channel, []))
         added = _finished(tuple_, channel, said)
-        for id in thread.words.left_behind(thread.referenced):
-            added.append(thread.words.find(id, None, serde.loads))
+        added += _left_behind(thread, tuple_, [*said, *added], serde)
         whole = with_results([*said, *added], to_the_end=True)
     if len(whole) == len(said):
         return
@@ -84,6 +86,37 @@ def _holds_messages(value: Encoded) -> bool:
     return type(value) is list and any(
         type(item) is dict and ("$m" in item or "$p" in item) for item in value
     )
+
+
+def _left_behind(
+    thread: Thread, tuple_: Any, there: list[Any], serde: Serde
+) -> list[Any]:
+    """The messages that were said since the step, and that no task has written."""
+    names = {getattr(message, "id", None) for message in there} - {None}
+    over = _finished_tasks(tuple_)
+    found: dict[str, Any] = {}
+    for id in thread.words.left_behind(thread.referenced):
+        # What a graph inside has kept for itself, whose task was finished, stays there.
+        if _task_of(thread.inside.get(id, "")) in over:
+            continue
+        message = thread.words.find(id, None, serde.loads)
+        # A node may have said one thing and written another under the same name.
+        if message.id not in names:
+            found[message.id or id] = message
+    return list(found.values())
+
+
+def _finished_tasks(tuple_: Any) -> set[str]:
+    """The tasks that have written what they have made."""
+    writes = tuple_.pending_writes or ()
+    return {task for task, where, _ in writes if where not in WRITES_IDX_MAP}
+
+
+def _task_of(ns: str) -> str | None:
+    """The task of the outer graph in which a graph inside runs; its name has it, unless it goes on
+    from run to run.
+    """
+    return ns.split(NS_SEP)[0].partition(NS_END)[2] or None
 
 
 def _finished(tuple_: Any, channel: str, said: list[Any]) -> list[Any]:

@@ -131,8 +131,10 @@ class Thread:
         """Held by a thread of this process while it stores something, and waits for that."""
         self.history = History()
         self.words = Words()
-        self.referenced: set[str] = set()
-        """The messages that steps refer to."""
+        self.referenced: dict[str, bool] = {}
+        """The messages that the graph has: whether a step refers to them, or a task's writes alone."""
+        self.inside: dict[str, str] = {}
+        """The messages that graphs inside this one have, with the namespace of the first."""
         self.marks = Marks()
         self.waiting: list[TaskWrites] = []
         """What tasks have written that waits for the step that comes next."""
@@ -215,9 +217,15 @@ class Thread:
             return  # a record that is not as we write them: damaged (I-25)
         for part in _REFERRING:
             for item in _references(record.get(part)):
-                self.referenced.add(item["$m"])
+                self._refer(item["$m"], record.get("ns", ""), in_step=part == "values")
                 if "as" in item:
                     self.words.name(item["$m"], item["as"].get("id"))
+
+    def _refer(self, id: str, ns: str, *, in_step: bool) -> None:
+        if ns:
+            self.inside.setdefault(id, ns)
+        else:
+            self.referenced[id] = in_step or self.referenced.get(id, False)
 
     def new_id(self) -> bytes:
         """An id for a message."""

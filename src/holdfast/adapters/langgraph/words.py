@@ -7,7 +7,7 @@ two equal texts are two messages (I-2).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.adapters.langchain_payloads import (
@@ -25,6 +25,7 @@ from holdfast.formats import registry
 FORMAT = "langchain"
 INPUT = "__start__"
 _SAID = ("content", "tool_calls", "invalid_tool_calls", "tool_call_id")
+_ANSWERING = frozenset({"assistant", "tool"})
 _UNREADABLE = "[This message can't be read any more.]"
 
 Payload = dict[str, Any]
@@ -39,6 +40,12 @@ class New(NamedTuple):
     """The id that LangChain knows it by, if it has one."""
 
 
+class _InTurn(NamedTuple):
+    turn: int
+    role: str
+    is_partial: bool
+
+
 class Words:
     """What is known of a transcript, up to entry `head`."""
 
@@ -48,7 +55,7 @@ class Words:
         self._by_body: dict[bytes, list[str]] = {}
         self._by_name: dict[str, str] = {}
         self._named: set[str] = set()
-        self._turns: dict[str, tuple[int, bool]] = {}
+        self._in_turns: dict[str, _InTurn] = {}
         self._ends: dict[int, str] = {}
         self.other_wordings: dict[bytes, dict[str, Any]] = {}
         """References to messages that stand in the transcript with other facts, by their bytes."""
@@ -60,20 +67,23 @@ class Words:
         """Whether a message of this name stands in the transcript."""
         return message.id in self._by_name
 
-    def left_behind(self, referenced: set[str]) -> list[str]:
-        """What was shown of turns that were cut off, and is in no step: messages that were not
-        finished, and one that was if nothing came after it.
+    def left_behind(self, referenced: Mapping[str, bool]) -> list[str]:
+        """What was said in turns that were cut off, and that the graph has not: messages that were
+        not finished; and those that were, whose tasks may not have been. `referenced`: the messages
+        that the graph has, and whether they are in a step.
         """
-        last: dict[int, str] = {}
-        for id, (turn, _) in self._turns.items():
-            last[turn] = id
-        found = []
-        for id, (turn, is_partial) in self._turns.items():
-            if id in referenced or self._ends.get(turn, "completed") == "completed":
+        left: dict[int, list[str]] = {}
+        for id, said in self._in_turns.items():
+            if self._ends.get(said.turn, "completed") == "completed":
                 continue
-            if is_partial or last[turn] == id:
-                found.append(id)
-        return found
+            here = left.setdefault(said.turn, [])
+            if referenced.get(id):
+                # The tasks that spoke before it are over. What they have not given to
+                # the graph was not meant for it.
+                here[:] = [each for each in here if self._in_turns[each].is_partial]
+            elif id not in referenced and said.role in _ANSWERING:
+                here.append(id)
+        return [id for here in left.values() for id in here]
 
     def learn(self, entries: Iterable[Entry]) -> None:
         """Takes the next entries of the log."""
@@ -95,8 +105,8 @@ class Words:
         except Exception:  # whatever a stranger's bytes cause: it is damaged (I-25)
             self._payloads[id] = _missing(kind)
             return
-        if entry.turn is not None and note.role == "assistant":
-            self._turns[id] = entry.turn, note.partial
+        if entry.turn is not None:
+            self._in_turns[id] = _InTurn(entry.turn, note.role, note.partial)
         if note.format == FORMAT:
             self.add(id, entry.body, payload["data"].get("id"))
         else:
