@@ -500,6 +500,30 @@ def test_bad_configs_are_refused_before_anything_is_written(where: str, config: 
     assert len(saver.store.sessions()) == 0
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda saver, step: saver.put_writes(step, None, "task"),
+        lambda saver, step: saver.put_writes(step, ["xy"], "task"),
+        lambda saver, step: saver.put_writes(step, [("x",)], "task"),
+        lambda saver, step: saver.put_writes(step, [(1, 2)], "task"),
+        lambda saver, step: saver.put_writes(step, [("x", 1)], "\ud800"),
+        lambda saver, step: list(saver.list(thread(), limit="x")),
+        lambda saver, step: list(saver.list(thread(), limit=-1)),
+        lambda saver, step: list(saver.list(thread(), filter=5)),
+        lambda saver, step: list(saver.list(thread(), before={})),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(where: str, call: Any) -> None:
+    saver = HoldfastSaver(where)
+    chat(saver).invoke(say("One."), thread())
+    before = saver.get_tuple(thread())
+    assert before is not None
+    with pytest.raises(BadArgument):
+        call(saver, before.config)
+    assert saver.get_tuple(thread()) == before
+
+
 def test_a_subclass_and_a_copy_with_another_serialiser_work(where: str) -> None:
     class Mine(HoldfastSaver):
         pass

@@ -312,6 +312,7 @@ def _pairs(writes: Any) -> list[tuple[str, Any]]:
         if not isinstance(each, (list, tuple)) or len(each) != 2:
             given = f"a list with {kind_of(each)} in it"
             raise BadArgument(parameter="writes", takes=takes, given=given)
+        text("writes", each[0])
     return list(writes)
 
 
@@ -327,12 +328,13 @@ def _by_name(parameter: str, value: Any) -> Any:
 
 def _name(parameter: str, value: Any) -> str:
     """A name; numbers are taken as LangGraph takes them."""
-    if type(value) is str:
-        return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
         raise BadArgument(parameter=parameter, takes="text", given=kind_of(value))
+    if not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
+        given = "text with lone surrogates in it"
+        raise BadArgument(parameter=parameter, takes="text", given=given)
     return value
 
 
