@@ -1,15 +1,64 @@
-"""What a server that is told to end does about answers that their clients have not taken yet."""
+"""A server that is told to end does so, whenever it is told, and whatever its clients have not taken yet."""
 
 import json
+import os
 import signal
 import socket
 import time
 from contextlib import contextmanager
 
+import pytest
+
 import holdfast
+from openviking_server import LIMIT_S
+from procs import child
 from wire_server import WireServer
 
 ENDED = (-signal.SIGTERM, "")
+LOOP = """
+import asyncio
+from holdfast.cli.graceful_exit import ending_in_order
+from holdfast.server.serving.event_loop import run_server
+
+async def server():
+    waiting = asyncio.create_task(hear_later())
+    say("starts")
+    try:
+        await waiting
+    finally:
+        say("closes")
+
+async def hear_later():
+    await asyncio.sleep(600)
+
+with ending_in_order():
+    run_server(server())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_server_that_is_told_to_end_while_it_starts_puts_its_things_away_and_ends(number):
+    with child(LOOP) as other:
+        other.wait_for("starts")
+        os.kill(other.pid, number)
+        assert other.end(code=-number) == ["closes"]
+
+
+def test_a_server_that_is_told_to_end_at_once_ends(tmp_path):
+    with WireServer(tmp_path / "s.db") as server:
+        assert server.end() == ENDED
+
+
+def test_a_server_whose_terminal_is_closed_ends(tmp_path):
+    with WireServer(tmp_path / "s.db") as server:
+        turn = server.turn("k")["id"]
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        assert server.process.wait(LIMIT_S) == -signal.SIGHUP
+        assert server.end() == (-signal.SIGHUP, "")
+    with holdfast.open(tmp_path / "s.db") as store:
+        [left] = store.session("k").turns()
+    assert (left.id, left.end) == (turn, "interrupted")
 
 
 def test_a_server_that_ends_is_kept_by_nobody_who_takes_nothing_of_a_whole_answer(tmp_path):

@@ -307,15 +307,18 @@ def test_a_turn_that_is_stopped_elsewhere_cuts_its_client(tmp_path: Path) -> Non
     assert told(store, "mine")[-1] == ("assistant", "one two ", "partial")
 
 
-def test_told_to_end_it_ends_what_runs_and_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_it_ends_what_runs_and_says_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     store = tmp_path / "a.db"
     with provider() as upstream, ProxyProcess(store, upstream) as proxy:
         with half_heard(upstream, proxy.port, "openai.chat") as stream:
             assert proxy.process is not None and proxy.process.stderr is not None
-            proxy.process.send_signal(signal.SIGTERM)
+            proxy.process.send_signal(number)
             with cut_off():
                 list(stream)
-            assert proxy.process.wait(LIMIT_S) == -signal.SIGTERM
+            assert proxy.process.wait(LIMIT_S) == -number
             assert proxy.process.stderr.read() == ""
             proxy._close()
         upstream.go_on()

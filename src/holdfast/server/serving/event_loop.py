@@ -4,25 +4,80 @@ uvloop takes less time for a piece of a stream than Python's own loop, and the l
 writes the store take the interpreter from each other a fraction as often. Where there is none,
 Python's own does.
 
+A signal that ends the process by an exception would raise it in whatever the loop runs just then, which
+loses what it was about, and the loop goes on as if nothing had been said. So the server is told instead,
+and the exception is raised when it has ended.
+
 The garbage collector would look at all that is there again and again, for a tenth of a second each
 time, and everybody would wait. What is imported is never garbage: it is left out.
 """
 
 import asyncio
+import contextlib
 import gc
-from collections.abc import Callable, Coroutine
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
 from typing import Any
 
 COLLECTED_AT = (20_000, 20, 50)
 """How much is made between two looks for garbage, at what is new and at what is older."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run_server(main: Coroutine[Any, Any, None]) -> None:
     """Runs a server to its end; the process has nothing else to do."""
     gc.freeze()
     gc.set_threshold(*COLLECTED_AT)
+    told: list[int] = []
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main)
+        try:
+            runner.run(_ended_by_signals(main, told))
+        except asyncio.CancelledError:
+            if not told:
+                raise
+    if told:
+        signal.raise_signal(told[0])
+
+
+async def _ended_by_signals(main: Coroutine[Any, Any, None], told: list[int]) -> None:
+    """Runs it until it has ended, or is cancelled because a signal came, which is `told` then."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def end(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        # Once is enough; and uvicorn says again what it was told, when it has ended.
+        if len(told) == 1:
+            loop.call_soon_threadsafe(end_now, number)
+
+    def end_now(number: int) -> None:
+        serving = signal.getsignal(signal.SIGTERM)
+        # It serves: uvicorn handles that signal then, and ends in order.
+        if callable(serving) and serving is not end:
+            serving(number, None)
+        else:
+            task.cancel()
+
+    with _handled(end):
+        await main
+
+
+@contextlib.contextmanager
+def _handled(end: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """The signals that end the process are told to `end`: those that Python handles. One that is ignored,
+    as under nohup, or that the system handles is left alone.
+    """
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    ours = [number for number, handler in before.items() if callable(handler)]
+    try:
+        for number in ours:
+            signal.signal(number, end)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
