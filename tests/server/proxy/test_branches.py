@@ -215,6 +215,43 @@ def test_an_answer_that_was_made_anew_is_left_for_the_first_one(tmp_path: Path) 
     assert seen == texts(anew)
 
 
+@NAMES
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("is_new", [False, True], ids=["same process", "another"])
+def test_a_part_of_a_list_that_was_left_is_stored_once(
+    tmp_path: Path, format: str, name: str | None, is_new: bool
+) -> None:
+    """An older question of a branch is worded anew, or its answer made anew, right when it comes back."""
+    store = tmp_path / "a.db"
+    with provider() as upstream:
+        with proxied(store, upstream) as port:
+            talk = Talk(upstream, port, name, format)
+            trunk = talk.ask([], "Where?")
+            whole = talk.ask(talk.ask(talk.ask(trunk, "When?"), "With whom?"), "What for?")
+            here = talk.ask(talk.ask(trunk, "Why?"), "Why not?")
+            if not is_new:
+                here = _back_to_parts(talk, trunk, whole, here)
+        if is_new:
+            with proxied(store, upstream) as port:
+                talk.move(port)
+                here = _back_to_parts(talk, trunk, whole, here)
+    stored, seen = looked_at(store, format)
+    assert stored == talk.said
+    assert seen == texts(here)
+
+
+def _back_to_parts(talk: Talk, trunk: Any, whole: Any, here: Any) -> Any:
+    worded = talk.ask(whole[:6], "What next?")
+    here = talk.ask(here, "And then?")
+    talk.ask(whole[:5], None)
+    talk.ask(trunk, "Who?")
+    talk.ask(whole[:4], "With whom else?")
+    here = talk.ask(here, "So what?")
+    talk.ask(whole, "On?")
+    talk.ask(worded, "And after that?")
+    return talk.ask(here, "Well?")
+
+
 def test_what_is_asked_in_one_branch_is_asked_in_another_too(tmp_path: Path) -> None:
     store = tmp_path / "a.db"
     with provider() as upstream, proxied(store, upstream) as port:

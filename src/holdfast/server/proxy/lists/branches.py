@@ -3,6 +3,7 @@
     q1 a1 q2 a2          is left: the next list does not have a2
     q1 a1 q3 a3          another branch of the same session
     q1 a1 q2 a2 q4       back: q2 and a2 are known, though the view does not show them any more
+    q1 a1 q2             back to a part of it, for an answer made anew: q2 is known, too
 
 A list is recorded beside the one before it. So what the client knew of its list, and of the answer, is
 kept when it leaves that; when it comes back, the view shows that again, and then the list goes on from
@@ -59,10 +60,12 @@ class LeftBranches:
             self._is_loaded = True
             load = partial(stored_branches, session._log, format, BRANCHES_MAX)
             self._left = await arun(read(load, slow=True))
-        back = self._longest(marks, format, more_than=shared)
-        if back is None and (not tip or tip[-1] in marks):
+        is_left = bool(tip) and tip[-1] not in marks
+        back = self._longest(marks, format, more_than=shared, in_part=is_left)
+        if back is None and not is_left:
             return memory
-        known = await arun(read(partial(_shown, session._log, memory, format)))
+        shown = partial(_shown, session._log, format=format)
+        known = await arun(read(partial(shown, memory)))
         self._left = [
             each for each in self._left if each.marks != tip and each is not back
         ]
@@ -74,16 +77,28 @@ class LeftBranches:
         left = snapshots_of(back.memory.last(format).messages)
         with suppress(SessionEnded):
             await arun(record(session._log, back.memory, left, format=format))
+        if in_common(marks, back.marks) < len(back.marks):
+            # What comes after that part is left once more.
+            known = await arun(read(partial(shown, back.memory)))
+            again = LeftBranch(back.marks, format, known)
+            self._left = [*self._left, again][-BRANCHES_MAX:]
         return back.memory
 
-    def _longest(self, marks: Marks, format: str, more_than: int) -> LeftBranch | None:
-        """The branch that this list goes on from, if that is more of it than the list before is."""
-        found, length = None, more_than
+    def _longest(
+        self, marks: Marks, format: str, more_than: int, *, in_part: bool
+    ) -> LeftBranch | None:
+        """The branch that this list goes on from, if that is more of it than the list before is; with
+        `in_part`, also one of which it has the beginning alone.
+        """
+        found, longest = None, (more_than, True)
         for branch in self._left:
             own = len(branch.marks)
-            is_longer = own > length and branch.format == format
-            if is_longer and in_common(marks, branch.marks) == own:
-                found, length = branch, own
+            if own <= more_than or branch.format != format:
+                continue
+            length = in_common(marks, branch.marks)
+            is_whole = length == own
+            if (is_whole or in_part) and (length, is_whole) > longest:
+                found, longest = branch, (length, is_whole)
         return found
 
 
@@ -109,7 +124,7 @@ def _tidy(marks: Marks) -> list[Mark]:
     return tidy
 
 
-def _shown(log: SessionLog, memory: Memory, format: str) -> Memory:
+def _shown(log: SessionLog, memory: Memory, *, format: str) -> Memory:
     """What a client knows that was shown the view: its own list, and what was answered."""
     folded = log.log()
     with log.lock:
