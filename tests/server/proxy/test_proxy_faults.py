@@ -328,7 +328,9 @@ def test_told_to_end_it_ends_what_runs_and_says_nothing(
     assert (turn.end, turn.reason) == ("interrupted", "the proxy was told to end")
 
 
-@pytest.mark.parametrize("cause", ["the proxy is told to end", "the connection is cut"])
+@pytest.mark.parametrize(
+    "cause", ["the proxy is told to end", "the proxy is killed", "the connection is cut"]
+)
 def test_an_answer_whose_end_was_shown_is_whole(tmp_path: Path, cause: str) -> None:
     """Between the mark of its end and the end of its body nothing is missing of it any more."""
     store = tmp_path / "a.db"
@@ -343,10 +345,14 @@ def test_an_answer_whose_end_was_shown_is_whole(tmp_path: Path, cause: str) -> N
             upstream.answer([*script, script[-1]], hold_after=len(script))
             assert "two" in words(list(ProxyClients(proxy.port, "mine").stream("openai.chat", HI)))
             upstream.held.get(timeout=LIMIT_S)
-            proxy.end()
+            if cause == "the proxy is killed":
+                proxy.kill()
+            else:
+                proxy.end()
             upstream.go_on()
     assert told(store, "mine")[-1] == ("assistant", "one two", "complete")
-    assert turns(store, "mine") == ["completed"]
+    ended = "abandoned" if cause == "the proxy is killed" else "completed"
+    assert turns(store, "mine") == [ended]
 
 
 @pytest.mark.slow

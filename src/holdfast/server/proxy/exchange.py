@@ -174,7 +174,8 @@ async def _stream(
     async for piece in body.pieces():
         data, passed = events.feed(piece)
         chunks = told.read(data)
-        if chunks:
+        # Nothing that comes after its end is a part of it.
+        if chunks and not recording.is_closed:
             await recording.push(chunks)
         # Before `hear`, which notes whose response this is.
         recording.response_id = told.response_id
@@ -182,6 +183,7 @@ async def _stream(
         if told.is_over and told.error is None:
             # Its client may go on from it as soon as it has the end.
             recording.hear()
+            await recording.close()
         if passed:
             await relay.put(passed)
     if not told.is_ended:

@@ -44,6 +44,8 @@ class AnswerRecording:
         self.response_id: str | None = None
         self.has_end = False
         """Whether the mark of its end has come, though more may follow."""
+        self.is_closed = False
+        """Whether nothing is added to it any more."""
         self.is_left = False
         """Whether its client has gone."""
         self.exchange: asyncio.Task[None] | None = None
@@ -78,6 +80,13 @@ class AnswerRecording:
             self._is_heard = self.is_whole = True
             self._take(self._spoken())
             self._tell_heard(self)
+
+    async def close(self) -> None:
+        """Stores that the answer is whole, before its client has the end of it: a process that is killed
+        right then leaves a whole message.
+        """
+        self.is_closed = True
+        await self._stream.close()
 
     async def finish(self) -> None:
         """The answer came to its end."""
