@@ -215,6 +215,30 @@ def test_an_answer_that_was_made_anew_is_left_for_the_first_one(tmp_path: Path) 
     assert seen == texts(anew)
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_branches_that_went_on_through_another_proxy_are_stored_once(
+    tmp_path: Path, format: str
+) -> None:
+    store = tmp_path / "a.db"
+    with provider() as upstream, proxied(store, upstream) as port:
+        with proxied(store, upstream) as other:
+            talk = Talk(upstream, port, "mine", format)
+            trunk = talk.ask([], "Where?")
+            one = talk.ask(trunk, "When?")
+            here = talk.ask(trunk, "Why?")
+            talk.move(other)
+            one = talk.ask(one, "With whom?")
+            here = talk.ask(here, "Why not?")
+            third = talk.ask(trunk, "Who?")
+            talk.move(port)
+            one = talk.ask(one, "And then?")
+            third = talk.ask(third, "Who else?")
+            here = talk.ask(here, "Well?")
+    stored, seen = looked_at(store, format)
+    assert stored == talk.said
+    assert seen == texts(here)
+
+
 @NAMES
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("is_new", [False, True], ids=["same process", "another"])

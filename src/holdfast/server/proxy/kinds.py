@@ -11,11 +11,11 @@ view; a turn taken for one of those is still stored, beside the session. So in d
                                summary being asked for (Claude Code's compaction)
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdfast.formats.reading import fields
 from holdfast.server.proxy.dialects import Request
-from holdfast.server.proxy.marks import Marks
+from holdfast.server.proxy.marks import Mark, Marks, marks_of
 from holdfast.server.proxy.naming import Headers, NamedSession, told_by_codex
 
 Kind = Literal["turn", "title", "compaction", "warm-up", "aside"]
@@ -161,3 +161,19 @@ def _has_grown(marks: Marks, before: Before) -> bool:
 def _is_by_itself(request: Request, marks: Marks, before: Before) -> bool:
     """Whether it is one question under other instructions, with tools or without."""
     return len(marks) == 1 and request.instructions != before.instructions
+
+
+def own_messages(
+    request: Request, before: Before | None, beside: Marks = ()
+) -> list[Any]:
+    """What a call aside says that neither its session does, nor what was said aside before."""
+    known: set[Mark] = set(beside)
+    if before is not None:
+        known.update(before.marks, before.answer)
+    own = []
+    for message in request.messages:
+        marks = marks_of([message])
+        # What has no marks, as instructions have none, can't be looked up, and is kept.
+        if not marks or not known.issuperset(marks):
+            own.append(message)
+    return own

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from holdfast.domain.record.memory import Memory
@@ -41,6 +41,7 @@ from holdfast.server.proxy.kinds import (
     answers_calls_of,
     is_again,
     kind_of,
+    own_messages,
     told_kind,
 )
 from holdfast.server.proxy.list_index import ListIndex
@@ -50,9 +51,13 @@ from holdfast.server.proxy.lists.shared_past import (
     is_of_agent,
     parting_from,
 )
-from holdfast.server.proxy.lists.stored_lists import stored_before, stored_beside
+from holdfast.server.proxy.lists.stored_lists import (
+    last_turn,
+    stored_before,
+    stored_beside,
+)
 from holdfast.server.proxy.lists.whole_list import RESPONSE, made_whole
-from holdfast.server.proxy.marks import Mark, Marks, marks_of, opening
+from holdfast.server.proxy.marks import Marks, marks_of, opening
 from holdfast.server.proxy.naming import (
     Headers,
     NamedSession,
@@ -104,6 +109,8 @@ class ProxiedSession:
         self.beside: Marks = ()
         """What was asked and answered beside it last."""
         self.is_loaded = False
+        self.turn = 0
+        """The number of the last turn that was started here."""
         self.waiting: OpenTurn | None = None
         self.flight: AnswerRecording | None = None
 
@@ -142,6 +149,7 @@ class ProxiedSessions:
                 known = proxied.before
                 return await self._aside(proxied.key, "aside", request, known)
             await self._load(proxied)
+            await self._catch_up(proxied)
             before = proxied.before
             is_open = before is not None and before.is_open
             if not request.is_whole:
@@ -166,7 +174,7 @@ class ProxiedSessions:
             over, heard = partial(self._over, proxied), partial(self._heard, proxied)
             recording = AnswerRecording(turn, request, marks, over, heard)
             proxied.flight = recording
-            proxied.before = now
+            proxied.before, proxied.turn = now, turn._work.number
             if proxied.scope is not None:
                 scope, key = proxied.scope, proxied.key
                 self._index.learn(scope, key, marks, is_open=True)
@@ -194,6 +202,17 @@ class ProxiedSessions:
             beside = await self._stored(f"{proxied.key}/side")
             if beside is not None:
                 proxied.beside = await stored_beside(beside)
+
+    async def _catch_up(self, proxied: ProxiedSession) -> None:
+        """If another process has gone on in it, what is known of its lists is read from the store, as after
+        a start.
+        """
+        session = proxied.session
+        if session is None or not proxied.turn:
+            return
+        if await last_turn(session) > proxied.turn:
+            proxied.memory, proxied.branches = Memory(), LeftBranches()
+            proxied.before = await stored_before(session)
 
     # Which session it is.
 
@@ -564,22 +583,6 @@ def _heard_beside(owner: ProxiedSession | None, recording: AnswerRecording) -> N
     """What was asked and answered beside a session: its client may go on with the calls in it."""
     if owner is not None and recording.marks:
         owner.beside = (*recording.marks, *recording.answer)
-
-
-def own_messages(
-    request: Request, before: Before | None, beside: Marks = ()
-) -> list[Any]:
-    """What a call aside says that neither its session does, nor what was said aside before."""
-    known: set[Mark] = set(beside)
-    if before is not None:
-        known.update(before.marks, before.answer)
-    own = []
-    for message in request.messages:
-        marks = marks_of([message])
-        # What has no marks, as instructions have none, can't be looked up, and is kept.
-        if not marks or not known.issuperset(marks):
-            own.append(message)
-    return own
 
 
 async def _end(turn: AsyncTurn, ending: Ending) -> None:

@@ -45,6 +45,12 @@ async def stored_beside(session: AsyncSession) -> Marks:
     return tuple(mark for mark in (*known.marks, *known.answer) if mark not in missing)
 
 
+async def last_turn(session: AsyncSession) -> int:
+    """The number of the last turn that was started in a session, by whomever; 0 if there was none."""
+    log = await arun(read(session._log.log))
+    return max(log.turns, default=0)
+
+
 def _last_shown(log: SessionLog) -> StoredMessage | None:
     folded = log.log()
     with log.lock:
