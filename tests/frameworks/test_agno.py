@@ -295,6 +295,44 @@ def test_a_prompt_whose_run_was_cut_off_before_a_word_is_told_and_can_be_taken_o
     assert provider.asked[-1].problems == ()
 
 
+@pytest.mark.parametrize("how", ["stream", "astream"])
+def test_a_prompt_whose_process_was_killed_before_a_word_is_told(
+    tmp_path: Path, provider: ScriptedProvider, how: str
+) -> None:
+    place = str(tmp_path / "agents.db")
+    provider.answer("ask-01", ScriptedAnswer(("One.",), stalls_after=0))
+    script = f"""
+        import asyncio
+        from agno.agent import Agent
+        from agno.models.openai import OpenAIChat
+        from holdfast.adapters.agno import HoldfastDb
+        db = HoldfastDb({place!r})
+        model = OpenAIChat(id="m", base_url={provider.url + "/v1"!r}, api_key="none")
+        agent = Agent(id="gardener", model=model, db=db, telemetry=False)
+        async def ask():
+            async for _ in db.astream(agent, "ask-01", session_id="k", request_id="r1"):
+                pass
+        say("asks")
+        if {how!r} == "astream":
+            asyncio.run(ask())
+        list(db.stream(agent, "ask-01", session_id="k", request_id="r1"))
+    """
+    with child(script) as process:
+        process.wait_for("asks")
+        assert provider.stalled.wait(60)
+        process.kill()
+    provider.go_on.set()
+    db = HoldfastDb(place)
+    list(db.stream(gardener(provider, db), "ask-02", session_id="k"))
+    # The provider of the tests refuses two prompts in a row, which OpenAI takes.
+    words = provider.asked[-1].words
+    assert words.index("ask-01") < words.index("ask-02")
+    assert texts(db)[0] == ("user", "ask-01")
+    cut = db.get_session("k").runs[0]
+    assert (cut.run_id, cut.metadata) == ("r1", {"interrupted": True})
+    assert judge(db.store) == []
+
+
 @pytest.mark.parametrize("how", ["cancelled", "left", "left, sync"])
 def test_a_run_that_is_given_up_leaves_what_was_shown(
     db: HoldfastDb, provider: ScriptedProvider, how: str

@@ -77,8 +77,9 @@ def settle(store: Store, kept: KeptSession) -> None:
     if shown is None:
         return
     try:
-        # Whoever runs or settles it holds its turn.
-        with shown.turn(on_busy="refuse", take=[]):
+        # Whoever runs or settles it holds its turn. A prompt whose run was killed before
+        # its first word waits: this one takes it.
+        with shown.turn(on_busy="refuse"):
             _bring(kept, shown)
     except (SessionBusy, SessionEnded):
         return
