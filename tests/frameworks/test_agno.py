@@ -333,6 +333,64 @@ def test_a_prompt_whose_process_was_killed_before_a_word_is_told(
     assert judge(db.store) == []
 
 
+def test_a_session_whose_run_was_killed_can_be_given_to_another_user(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    place = str(tmp_path / "agents.db")
+    script = f"""
+        from holdfast.adapters.agno import HoldfastDb
+        class Agent:
+            def run(self, input, **options):
+                say("runs")
+                hear()
+        list(HoldfastDb({place!r}).stream(Agent(), "ask-01", session_id="k", user_id="ann"))
+    """
+    with child(script) as process:
+        process.wait_for("runs")
+        process.kill()
+    db = HoldfastDb(place)
+    assert db.reassign_session_owner("k", previous_user_id="ann", user_id="bob")
+    assert [m.content for m in db.get_session("k", user_id="bob").get_messages()] == ["ask-01"]
+
+
+@pytest.mark.parametrize("how", ["stream", "astream"])
+def test_a_session_is_read_while_others_run_and_settle_in_it(
+    db: HoldfastDb, provider: ScriptedProvider, how: str
+) -> None:
+    is_over = threading.Event()
+    problems: list[BaseException] = []
+
+    def look() -> None:
+        reader = HoldfastDb(db.store)
+        try:
+            while not is_over.is_set():
+                reader.get_session("k")
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    agent = gardener(provider, db, num_history_runs=1)
+
+    async def ask(name: str) -> None:
+        async for _ in db.astream(agent, "ask-01", session_id="k", request_id=name):
+            pass
+
+    try:
+        for number in range(12):
+            if how == "astream":
+                asyncio.run(ask(f"r{number}"))
+            else:
+                list(db.stream(agent, "ask-01", session_id="k", request_id=f"r{number}"))
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    assert problems == []
+    assert [run.run_id for run in db.get_session("k").runs] == [f"r{n}" for n in range(12)]
+
+
 @pytest.mark.parametrize("how", ["cancelled", "left", "left, sync"])
 def test_a_run_that_is_given_up_leaves_what_was_shown(
     db: HoldfastDb, provider: ScriptedProvider, how: str

@@ -151,6 +151,10 @@ class KeptSession:
             self._meant[kind] = None if found is None else self._known.remember(found)
         return self._meant[kind]
 
+    def forget(self, kind: str) -> None:
+        """Has the store be asked for the session of this kind when it is next wanted."""
+        self._meant.pop(kind, None)
+
     def _session(self, kind: str) -> Session:
         found = self.find(kind)
         if found is None:

@@ -12,7 +12,13 @@ from typing import Any
 
 from holdfast.adapters.agno.kept_session import SHOWN, KeptSession
 from holdfast.adapters.framework import key_of
-from holdfast.errors import AlreadyAccepted, NotFound, SessionBusy, SessionEnded
+from holdfast.errors import (
+    AlreadyAccepted,
+    NotFound,
+    SessionBusy,
+    SessionEnded,
+    TurnInterrupted,
+)
 from holdfast.formats.reading import fields, text
 from holdfast.runtime.session import Session
 from holdfast.runtime.store import Store
@@ -72,20 +78,31 @@ def shown_key(kept: KeptSession) -> str:
 
 
 def settle(store: Store, kept: KeptSession) -> None:
-    """Makes a run of what was shown and not stored."""
+    """Makes a run of what was shown and not stored, unless somebody else runs or settles one now."""
+    if kept.find(SHOWN) is None:
+        return
+    # The turn of the session itself, as a run holds it: so none begins in what is
+    # erased here, and one that was deleted meanwhile is no error for who reads.
+    with suppress(SessionBusy, SessionEnded, TurnInterrupted):
+        with kept.words.turn(on_busy="refuse", take=[]):
+            settle_held(store, kept)
+
+
+def settle_held(store: Store, kept: KeptSession) -> None:
+    """The same, for whoever holds the turn of the session."""
     shown = kept.find(SHOWN)
     if shown is None:
         return
     try:
-        # Whoever runs or settles it holds its turn. A prompt whose run was killed before
-        # its first word waits: this one takes it.
+        # A prompt whose run was killed before its first word waits: this takes it.
         with shown.turn(on_busy="refuse"):
             _bring(kept, shown)
     except (SessionBusy, SessionEnded):
         return
-    # Somebody else has settled and erased it.
+    # Somebody has deleted the session meanwhile.
     with suppress(NotFound):
         store.erase(shown.id)
+    kept.forget(SHOWN)
 
 
 def _bring(kept: KeptSession, shown: Session) -> None:

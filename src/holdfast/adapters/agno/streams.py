@@ -5,7 +5,12 @@ from typing import Any
 
 from holdfast.adapters.agno import shown as showing
 from holdfast.adapters.agno.runs import RunTable
-from holdfast.adapters.agno.shown import ShownEvent, prompt_of, refuse_known, settle
+from holdfast.adapters.agno.shown import (
+    ShownEvent,
+    prompt_of,
+    refuse_known,
+    settle_held,
+)
 from holdfast.adapters.framework import asynchronous
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument
@@ -38,7 +43,7 @@ class StreamedRuns(RunTable):
             kept = self._kept(session_id)  # as it is now: this may have waited long
             # Before this run begins: what a run that was cut off has shown is part of
             # its history.
-            settle(self.store, kept)
+            settle_held(self.store, kept)
             refuse_known(kept, run_id)
             key = showing.shown_key(kept)
             with self.store.turn(key, prompt, format=showing.FORMAT) as turn:
@@ -60,7 +65,7 @@ class StreamedRuns(RunTable):
                         yield event
                 if push is not None:
                     push.close()
-            settle(self.store, self._kept(session_id))
+            settle_held(self.store, self._kept(session_id))
 
     async def astream(
         self,
@@ -78,7 +83,7 @@ class StreamedRuns(RunTable):
         words = await arun(read(lambda: self._kept(session_id).words))
         async with asynchronous(words).turn(take=[]):
             kept = self._kept(session_id)
-            await arun(read(lambda: settle(self.store, kept)))
+            await arun(read(lambda: settle_held(self.store, kept)))
             await arun(read(lambda: refuse_known(kept, run_id)))
             key = showing.shown_key(kept)
             aside = await arun(read(lambda: self.store.session(key)))
@@ -101,7 +106,7 @@ class StreamedRuns(RunTable):
                         yield event
                 if push is not None:
                     await push.close()
-            await arun(read(lambda: settle(self.store, self._kept(session_id))))
+            await arun(read(lambda: settle_held(self.store, self._kept(session_id))))
 
     def _run_id(self, request_id: str | None) -> str:
         if request_id is None:
