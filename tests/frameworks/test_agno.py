@@ -27,7 +27,7 @@ from engine_calls import EngineCalls
 from holdfast.adapters.agno import HoldfastDb
 from holdfast.errors import AlreadyAccepted, BadArgument, SessionEnded, TurnInterrupted
 from holdfast.testing.adapters import ScriptedAnswer, ScriptedProvider, serve
-from holdfast.testing.adapters.damage import spoil_last_message
+from holdfast.testing.adapters.damage import _spoil_in_sqlite, spoil_last_message
 from holdfast.testing.oracle import judge
 from procs import child
 
@@ -618,6 +618,58 @@ def test_a_record_that_cannot_be_read_takes_nothing_but_itself(tmp_path: Path) -
     said = [message.content for message in found.get_messages()]
     assert said[:3] == ["one", "two", "three"]
     assert newest == "agno:k" or said[3] == "four"
+
+
+@pytest.mark.parametrize("how", ["compacted", "rewound", "hidden", "reset", "ended", "erased"])
+def test_what_is_taken_out_of_the_view_is_told_no_model(
+    db: HoldfastDb, provider: ScriptedProvider, how: str
+) -> None:
+    provider.answer("ask-01", ScriptedAnswer(("Yes.",), WATER), ScriptedAnswer(("Done.",)))
+    agent = gardener(provider, db)
+    agent.run("ask-01", session_id="k")
+    agent.run("ask-02", session_id="k")
+    session = db.session("k")
+    said = [message for message in session.transcript() if message.role != "system"]
+    if how == "compacted":
+        session.compact("They talked.", keep_turns=0)
+    elif how == "rewound":
+        session.rewind(said[1].id)  # between a call and its result
+    elif how == "hidden":
+        for message in said[-2:]:
+            session.label(message.id, visible_to_model=False)
+    elif how == "reset":
+        db.store.reset("agno:k")
+    elif how == "ended":
+        session.end("over")
+    else:
+        db.store.erase(session.id)
+    other = HoldfastDb(db.store)
+    gardener(provider, other).run("ask-03", session_id="k")
+    assert provider.asked[-1].problems == () or how == "compacted"
+    told = provider.asked[-1].words
+    assert ("ask-01" in told) == (how in ("rewound", "hidden"))
+    assert "ask-02" not in told
+    assert ("They talked." in told) == (how == "compacted")
+    # Of a call that is told, the result was taken out.
+    assert ("can't be read" in told) == (how == "rewound")
+    assert judge(db.store) == []
+
+
+@pytest.mark.parametrize("number", [0, 2, 3])
+def test_a_message_that_cannot_be_read_leaves_a_history_that_can_be_sent(
+    tmp_path: Path, provider: ScriptedProvider, number: int
+) -> None:
+    place = str(tmp_path / "agents.db")
+    provider.answer("ask-01", ScriptedAnswer(("Yes.",), WATER), ScriptedAnswer(("Done.",)))
+    with holdfast.open(place) as store:
+        gardener(provider, HoldfastDb(store)).run("ask-01", session_id="k")
+        session = store.session("agno:k")
+        said = [message for message in session.transcript() if message.role != "system"]
+        assert [message.role for message in said] == ["user", "assistant", "tool", "assistant"]
+        _spoil_in_sqlite(place, session.id, said[number].seq)
+    with holdfast.open(place) as store:
+        gardener(provider, HoldfastDb(store)).run("ask-03", session_id="k")
+    assert provider.asked[-1].problems == ()
 
 
 def test_what_is_no_session_is_asked_of_the_database_beside(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from holdfast.adapters.framework import (
 )
 from holdfast.domain.arguments import kind_of
 from holdfast.domain.message import copied, freeze
+from holdfast.domain.repair import StoredMessage
 from holdfast.engine.protocol import Commit, Write
 from holdfast.errors import BadArgument
 from holdfast.formats.frameworks.agno import NAME
@@ -86,6 +87,48 @@ class RecordsRead:
                 self._read.popitem(last=False)
         read.read_on(session)
         return read
+
+
+class ToldMessages:
+    """What stands in the view of a session, by Agno's ids; of one id, the last."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Block] = {}
+        self.summaries: list[Block] = []
+        self.is_spoilt = False
+        """Whether there is a message that can't be read."""
+        self.known: set[str] = set()
+        """Where one can't be read, the ids of those that can, in the view or not."""
+
+    def take(self, seen: StoredMessage) -> None:
+        payload = payload_of(seen)
+        self.is_spoilt = self.is_spoilt or payload is None
+        if seen.note.origin == "summary":
+            words = text(fields(payload).get("content"))
+            self.summaries.append({"id": seen.id, "role": "user", "content": words})
+        elif isinstance(payload, dict) and text(payload.get("id")):
+            self.by_id[payload["id"]] = payload
+
+    def of(self, parts: list[Any]) -> list[Block]:
+        """The messages of a run. What was taken out of the view is in no history: compacted, rewound,
+        hidden by a label, or in a session that was begun anew.
+        """
+        found: list[Block] = []
+        is_whole = True
+        for part in parts:
+            said = self.by_id.get(part) if isinstance(part, str) else copied(part)
+            is_whole = is_whole and said is not None
+            if said is None and self.is_spoilt and part not in self.known:
+                said = _gone(part, found)
+            if said is not None:
+                found.append(said)
+        return found if is_whole else _answered(_without_strays(found))
+
+    def summary(self, row: Block) -> Block:
+        """A run of what was said before."""
+        said = self.summaries[0]
+        found = _run_of(row, f"summary-{said['id']}", [copied(said)])
+        return {**found, "metadata": {"summary": True}}
 
 
 class MeantIds(NamedTuple):
@@ -179,23 +222,17 @@ class KeptSession:
         row, held, is_damaged = self._records()
         if row is None:
             return None
-        by_id, spoilt = self._messages()
-        runs, named = [], set()
+        told = self._messages()
+        runs = [told.summary(row)] if told.summaries else []
+        named: set[str] = set()
         for record in held.values():
-            messages = []
-            for part in record["messages"]:
-                name = part if isinstance(part, str) else None
-                named.add(name)
-                if name is None:
-                    messages.append(copied(part))
-                else:
-                    messages.append(by_id.get(name) or _gone(name))
+            named.update(part for part in record["messages"] if isinstance(part, str))
             found = copied(record["run"])
             if record["has_messages"]:
-                found["messages"] = _without_strays(messages) if spoilt else messages
+                found["messages"] = told.of(record["messages"])
             runs.append(found)
-        if is_damaged or spoilt:
-            lost = [said for name, said in by_id.items() if name not in named]
+        if is_damaged or told.is_spoilt:
+            lost = [said for name, said in told.by_id.items() if name not in named]
             runs += _recovered(row, lost)
         return {**copied(row), "runs": runs or None}
 
@@ -210,17 +247,15 @@ class KeptSession:
             row = {"session_id": self.id, "session_type": "agent"}
         return row, read.runs, read.is_damaged
 
-    def _messages(self) -> tuple[dict[str, Block], bool]:
-        """The messages by Agno's ids; of one id, the last."""
-        found: dict[str, Block] = {}
-        spoilt = False
+    def _messages(self) -> "ToldMessages":
         session = self.find(WORDS)
+        told = ToldMessages()
         for seen in stored(session) if session is not None else ():
-            payload = payload_of(seen)
-            spoilt = spoilt or payload is None
-            if isinstance(payload, dict) and text(payload.get("id")):
-                found[payload["id"]] = payload
-        return found, spoilt
+            told.take(seen)
+        if told.is_spoilt and session is not None:
+            for message in session.transcript():
+                told.known.add(text(fields(message.payload).get("id")))
+        return told
 
     def put_row(self, row: Block) -> None:
         """Stores the row as it is now."""
@@ -288,19 +323,52 @@ def _name(message: Block) -> str:
     return f"{message['id']}/{said}"
 
 
-def _gone(name: str) -> Block:
-    return {"id": name, "role": "assistant", "content": UNREADABLE}
+def _gone(name: str, before: list[Block]) -> Block:
+    # A run begins with its prompt.
+    role = "assistant" if any(said["role"] == "user" for said in before) else "user"
+    return {"id": name, "role": role, "content": UNREADABLE}
 
 
 def _recovered(row: Block, messages: list[Block]) -> list[Block]:
     """A run of messages whose own run can't be read any more."""
     if not messages:
         return []
-    run: Block = {"run_id": f"recovered-{messages[0]['id']}", "status": "COMPLETED"}
+    return [_run_of(row, f"recovered-{messages[0]['id']}", messages)]
+
+
+def _run_of(row: Block, run_id: str, messages: list[Block]) -> Block:
+    run: Block = {"run_id": run_id, "status": "COMPLETED"}
     component = "team_id" if row.get("team_id") else "agent_id"
     for name in (component, "session_id", "user_id"):
         run[name] = row.get(name)
-    return [{**run, "messages": messages}]
+    return {**run, "messages": messages}
+
+
+def _answered(messages: list[Block]) -> list[Block]:
+    """These messages, with a result for each call whose own is not there any more."""
+    answered = {said.get("tool_call_id") for said in messages if said["role"] == "tool"}
+    found: list[Block] = []
+    open_calls: list[Any] = []
+    for message in messages:
+        is_gone = message["content"] == UNREADABLE if "content" in message else False
+        if message["role"] != "tool":
+            found += [_result(call_id) for call_id in open_calls]
+            # What can't be read any more was such a result.
+            is_gone = is_gone and bool(open_calls)
+            open_calls = []
+        if not is_gone:
+            found.append(message)
+        for call in message.get("tool_calls") or ():
+            call_id = fields(call).get("id")
+            if call_id not in answered:
+                open_calls.append(call_id)
+    return found + [_result(call_id) for call_id in open_calls]
+
+
+def _result(call_id: Any) -> Block:
+    name = f"{call_id}-gone"
+    said = {"id": name, "role": "tool", "content": UNREADABLE}
+    return {**said, "tool_call_id": call_id}
 
 
 def _without_strays(messages: list[Block]) -> list[Block]:
