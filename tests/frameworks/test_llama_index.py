@@ -177,6 +177,37 @@ def test_what_was_taken_out_and_comes_back_is_stored_once(chats: HoldfastChatSto
     assert len(list(chats.session("a").transcript())) == 3
 
 
+@pytest.mark.parametrize("how", ["set", "set with what it covers", "emptied", "first", "last"])
+def test_a_summary_is_taken_out_of_a_list_as_a_message_is(
+    chats: HoldfastChatStore, how: str
+) -> None:
+    def texts() -> list[str | None]:
+        return [message.content for message in chats.get_messages("a")]
+
+    said = [ChatMessage(role="user", content=f"ask {number}") for number in range(3)]
+    for message in said[:2]:
+        chats.add_message("a", message)
+    chats.session("a").compact("They talked.", keep_turns=0)
+    if how == "last":
+        assert chats.delete_last_message("a").content.endswith("They talked.")
+    chats.add_message("a", said[2])
+    if how == "first":
+        assert chats.delete_message("a", 0).content.endswith("They talked.")
+    elif how != "last":
+        wanted = {"set": said[2:], "set with what it covers": said, "emptied": []}[how]
+        chats.set_messages("a", wanted)
+        assert texts() == [message.content for message in wanted]
+        chats.set_messages("a", said[2:])
+    assert texts() == ["ask 2"]
+    chats.add_message("a", ChatMessage(role="assistant", content="Yes."))
+    assert texts() == ["ask 2", "Yes."]
+    transcript = [message.text for message in chats.session("a").transcript()]
+    # What was taken out and is added again was said again.
+    again = ["ask 2"] if how == "emptied" else []
+    assert transcript == ["ask 0", "ask 1", "ask 2", *again, "Yes."]
+    assert judge(chats._store) == []
+
+
 def test_words_calls_and_results_are_seen_by_search_and_transcript(
     chats: HoldfastChatStore,
 ) -> None:

@@ -147,11 +147,17 @@ class HoldfastChatStore(BaseChatStore):
         payloads = _payloads(messages)
         session = self.session(key)
         gone, rest = _difference(_standing(session), payloads)
-        if _has_moved(gone, rest):
-            # Something was put between what is there, or has another place: that is a shape.
+        if _has_moved(gone, rest) or any(map(_is_summary, gone)):
+            # Something was put between what is there, or has another place, or a summary
+            # is not wanted any more, which is no message: that is a shape.
             _show_again(session, payloads)
             session.record(payloads, format=FORMAT)
             # What a shape can't say of equal messages is said by what is shown.
+            gone, rest = _difference(_standing(session), payloads)
+        if any(map(_is_summary, gone)):
+            # It stands as long as nothing but what it covers is to be there.
+            session.record([], format=FORMAT)
+            session.record(payloads, format=FORMAT)
             gone, rest = _difference(_standing(session), payloads)
         for message in gone:
             session.label(message.id, visible_to_model=False)
@@ -222,8 +228,13 @@ class HoldfastChatStore(BaseChatStore):
         said = _standing(session) if session is not None else []
         if session is None or not -len(said) <= idx < len(said):
             return None
-        session.label(said[idx].id, visible_to_model=False)
-        return _message(said[idx])
+        taken = said[idx]
+        if _is_summary(taken):
+            left = [_shown(each) for each in said if each is not taken]
+            session.record(left, format=FORMAT)
+        else:
+            session.label(taken.id, visible_to_model=False)
+        return _message(taken)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
         return self.delete_message(key, -1)
@@ -357,6 +368,11 @@ def _has_moved(gone: list[Message], rest: list[Any]) -> bool:
 def _shown(message: Message) -> Any:
     """A stored message as the list has it."""
     return message.payload if message.format == FORMAT else _payload(_message(message))
+
+
+def _is_summary(message: Message) -> bool:
+    """Whether this stands for what was compacted."""
+    return message._seen.note.origin == "summary"
 
 
 def _show_again(session: Session, payloads: list[Any]) -> None:
