@@ -161,6 +161,38 @@ def test_a_stream_that_is_left_keeps_its_prompt_and_what_was_shown(where: str) -
     assert states == ["complete", "partial", "complete", "complete"]
 
 
+def test_prompts_that_got_no_answer_are_sent_with_the_next_as_one(where: str) -> None:
+    class Broken:
+        def stream(self, *given: Any, **more: Any) -> Any:
+            raise ConnectionError
+
+        async def astream(self, *given: Any, **more: Any) -> Any:
+            raise ConnectionError
+            yield
+
+    async def ask(prompt: Any) -> None:
+        async for _ in history.astream(Broken(), prompt):
+            pass
+
+    history, chain = HoldfastChatMessageHistory("k", where), model()
+    picture = [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]
+    for prompt in ("One?", "Two?"):
+        with pytest.raises(ConnectionError):
+            list(history.stream(Broken(), prompt))
+    list(history.stream(chain, "Three?"))
+    with pytest.raises(ConnectionError):
+        asyncio.run(ask(HumanMessage(picture)))
+    with pytest.raises(ConnectionError):
+        asyncio.run(ask(HumanMessage("And?", name="bob")))
+    list(history.stream(chain, HumanMessage("What is it?", name="bob")))
+    first, second = ([message.content for message in sent] for sent in chain.sent)
+    assert first == ["One?\n\nTwo?\n\nThree?"]
+    assert second == [*first, ANSWER, picture, "And?\n\nWhat is it?"]
+    said = [message.content for message in history.messages]
+    assert said[:4] == ["One?", "Two?", "Three?", ANSWER]
+    assert said[4:] == [picture, "And?", "What is it?", ANSWER]
+
+
 def test_a_prompt_that_comes_again_is_answered_once(where: str) -> None:
     for number in range(2):
         history = HoldfastChatMessageHistory("k", where, request_id="r")

@@ -181,12 +181,41 @@ class HoldfastChatMessageHistory(BaseChatMessageHistory):
                 await stream.close()
 
     def _context(self) -> list[Any]:
-        return with_results(self._said(), to_the_end=True)
+        return _joined(with_results(self._said(), to_the_end=True))
 
     def _said(self) -> list[Any]:
         # Without turns and labels, which LangChain has no place for: labels are one more
         # question to the store.
         return [_message(Message(each, turn=None)) for each in stored(self.session)]
+
+
+def _joined(messages: list[Any]) -> list[Any]:
+    """These messages, prompts next to each other as one: a run that was cut off before its first
+    word leaves its prompt alone, and some providers take no two in a row.
+    """
+    found: list[Any] = []
+    for message in messages:
+        if found and _goes_with(found[-1], message):
+            message = _as_one(found.pop(), message)
+        found.append(message)
+    return found
+
+
+def _goes_with(before: Any, message: Any) -> bool:
+    both = isinstance(before, HumanMessage) and isinstance(message, HumanMessage)
+    return both and before.name == message.name
+
+
+def _as_one(before: Any, message: Any) -> Any:
+    """The later prompt, with the words of both."""
+    contents = [before.content, message.content]
+    if all(isinstance(content, str) for content in contents):
+        return message.model_copy(update={"content": "\n\n".join(contents)})
+    blocks: list[Any] = []
+    for content in contents:
+        is_text = isinstance(content, str)
+        blocks += [{"type": "text", "text": content}] if is_text else content
+    return message.model_copy(update={"content": blocks})
 
 
 def _no_typed(value: Any) -> Typed:
