@@ -353,6 +353,19 @@ def test_a_session_whose_run_was_killed_can_be_given_to_another_user(
     assert [m.content for m in db.get_session("k", user_id="bob").get_messages()] == ["ask-01"]
 
 
+def test_a_session_is_read_in_a_store_that_can_only_be_read(
+    where: str, provider: ScriptedProvider
+) -> None:
+    with holdfast.open(where) as store:
+        db = HoldfastDb(store)
+        list(db.stream(gardener(provider, db), "ask-01", session_id="k"))
+        store.session("agno.shown:k").append("What a killed run has left.")
+    with holdfast.open(where, read_only=True) as store:
+        found = HoldfastDb(store).get_session("k")
+        said = [message.content for message in found.get_messages()]
+        assert said == ["ask-01", "Yes."]
+
+
 @pytest.mark.parametrize("how", ["stream", "astream"])
 def test_a_session_is_read_while_others_run_and_settle_in_it(
     db: HoldfastDb, provider: ScriptedProvider, how: str

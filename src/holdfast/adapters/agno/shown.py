@@ -15,6 +15,7 @@ from holdfast.adapters.framework import key_of
 from holdfast.errors import (
     AlreadyAccepted,
     NotFound,
+    ReadOnlyStore,
     SessionBusy,
     SessionEnded,
     TurnInterrupted,
@@ -83,7 +84,7 @@ def settle(store: Store, kept: KeptSession) -> None:
         return
     # The turn of the session itself, as a run holds it: so none begins in what is
     # erased here, and one that was deleted meanwhile is no error for who reads.
-    with suppress(SessionBusy, SessionEnded, TurnInterrupted):
+    with suppress(SessionBusy, SessionEnded, TurnInterrupted, ReadOnlyStore):
         with kept.words.turn(on_busy="refuse", take=[]):
             settle_held(store, kept)
 
