@@ -61,6 +61,20 @@ def test_a_server_whose_terminal_is_closed_ends(tmp_path):
     assert (left.id, left.end) == (turn, "interrupted")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_server_that_is_told_to_end_ends_all_of_its_turns(tmp_path, number):
+    """It was told again by what had ended, and did not get to that."""
+    with WireServer(tmp_path / "s.db") as server:
+        for place in range(30):
+            turn = server.turn(f"k{place}")
+            server.stream(turn["id"], "Half of ")
+        server.process.send_signal(number)
+        server.process.wait(LIMIT_S)
+    with holdfast.open(tmp_path / "s.db") as store:
+        ends = [store.session(f"k{place}").turns()[0].end for place in range(30)]
+        assert ends == ["interrupted"] * 30
+
+
 def test_a_server_that_ends_is_kept_by_nobody_who_takes_nothing_of_a_whole_answer(tmp_path):
     with _with_much_to_tell(tmp_path) as (server, session), _asking(server, session) as deaf:
         assert deaf.recv(15) == b"HTTP/1.1 200 OK"

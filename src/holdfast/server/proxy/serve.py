@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.runtime.aio import AsyncStore, open_async
 from holdfast.server.proxy.app import Proxy, ProxySettings, route_of_dialect
 from holdfast.server.proxy.upstream import origin_of
-from holdfast.server.serving.event_loop import run_server
+from holdfast.server.serving.event_loop import run_server, serve_until_told
 from holdfast.server.serving.json_log import LogForm, log_as_json
 from holdfast.server.serving.listening import (
     address_of,
@@ -73,7 +73,7 @@ async def _serve(
     async with opening as store:
         tell(address_of(listener, place.host), None)
         server = server_of(store, settings, log=place.log)
-        await server.serve(sockets=[listener])
+        await serve_until_told(server, listener)
 
 
 def server_of(

@@ -16,9 +16,13 @@ import asyncio
 import contextlib
 import gc
 import signal
+import socket
 from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
+
+import uvicorn
 
 COLLECTED_AT = (20_000, 20, 50)
 """How much is made between two looks for garbage, at what is new and at what is older."""
@@ -26,33 +30,60 @@ COLLECTED_AT = (20_000, 20, 50)
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
+class _Ending:
+    """What a server was told about its end."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+        """The signals that came."""
+        self.has_served = False
+        """What is left to do is to put things away; that must not be cut off."""
+
+
+_ending: ContextVar[_Ending | None] = ContextVar("ending", default=None)
+
+
 def run_server(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a server to its end; the process has nothing else to do."""
+    """Runs a server to its end; the process has nothing else to do. It serves by `serve_until_told`."""
     gc.freeze()
     gc.set_threshold(*COLLECTED_AT)
-    told: list[int] = []
+    ending = _Ending()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            runner.run(_ended_by_signals(main, told))
+            runner.run(_ended_by_signals(main, ending))
         except asyncio.CancelledError:
-            if not told:
+            if not ending.told:
                 raise
-    if told:
-        signal.raise_signal(told[0])
+    if ending.told:
+        signal.raise_signal(ending.told[0])
 
 
-async def _ended_by_signals(main: Coroutine[Any, Any, None], told: list[int]) -> None:
-    """Runs it until it has ended, or is cancelled because a signal came, which is `told` then."""
+async def serve_until_told(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serves until it is told to end."""
+    ending = _ending.get()
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        if ending is not None:
+            ending.has_served = True
+
+
+async def _ended_by_signals(main: Coroutine[Any, Any, None], ending: _Ending) -> None:
+    """Runs it until it has ended, or is cancelled because it was told to end before it served."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
+    _ending.set(ending)
 
     def end(number: int, frame: FrameType | None) -> None:
-        told.append(number)
-        # Once is enough; and uvicorn says again what it was told, when it has ended.
-        if len(told) == 1:
+        ending.told.append(number)
+        # Once is enough.
+        if len(ending.told) == 1:
             loop.call_soon_threadsafe(end_now, number)
 
     def end_now(number: int) -> None:
+        # It was uvicorn that was told, and says so again when it has ended.
+        if ending.has_served:
+            return
         serving = signal.getsignal(signal.SIGTERM)
         # It serves: uvicorn handles that signal then, and ends in order.
         if callable(serving) and serving is not end:

@@ -13,7 +13,7 @@ from holdfast.server.app import Settings, make_app
 from holdfast.server.auth import Tokens, digest_of, fresh_token, identity
 from holdfast.server.limits import BODY_MAX
 from holdfast.server.operations import pattern_of
-from holdfast.server.serving.event_loop import run_server
+from holdfast.server.serving.event_loop import run_server, serve_until_told
 from holdfast.server.serving.json_log import LogForm, log_as_json
 from holdfast.server.serving.listening import (
     address_of,
@@ -88,7 +88,7 @@ async def _serve(
         # The socket listens already: whoever is told now is answered, if a moment later.
         tell(address_of(listener, place.host), made)
         server = server_of(store, settings, log=place.log)
-        await server.serve(sockets=[listener])
+        await serve_until_told(server, listener)
 
 
 def server_of(
