@@ -182,6 +182,28 @@ def test_a_manager_of_a_deleted_session_is_refused(where: str) -> None:
     assert words_of(agent_on(where).messages) == ["new", "Yes."]
 
 
+def start_over(how: str, where: str) -> None:
+    """By the means of the store, not by Strands'."""
+    store = holdfast.open(where)
+    session = store.session(KEY, create=False)
+    if how == "end":
+        session.end("over")
+    elif how == "erase":
+        store.erase(session.id)
+    else:
+        store.reset(KEY)
+
+
+@pytest.mark.parametrize("how", ["end", "erase", "reset"])
+def test_an_agent_whose_messages_were_ended_or_erased_begins_anew(where: str, how: str) -> None:
+    agent_on(where)("old")
+    start_over(how, where)
+    assert agent_on(where).messages == []
+    agent_on(where)("new")
+    assert words_of(agent_on(where).messages) == ["new", "Yes."]
+    assert judge(holdfast.open(where)) == []
+
+
 def test_a_guardrail_redacts_what_the_user_said(where: str) -> None:
     redact = {"redactContent": {"redactUserContentMessage": "[redacted]"}}
     agent = agent_on(where, ["I can't.", redact])

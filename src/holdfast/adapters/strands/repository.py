@@ -145,7 +145,7 @@ class HoldfastRepository(SessionRepository):
         if run_of_agent is not None:
             run_of_agent.add(record)
             return
-        conversation = self._open(session_id, agent_id)
+        conversation = self.opened(session_id, agent_id)
         # Copies of a message have its tracking id, and are messages of their own.
         mark = record["message"].get("tracking_id") or session_message.created_at
         name = f"{session_message.message_id}/{mark}"
@@ -195,7 +195,8 @@ class HoldfastRepository(SessionRepository):
         limit, offset = _LIMIT("limit", limit), _OFFSET("offset", offset)
         conversation = self.conversation(session_id, agent_id)
         if conversation is None:
-            raise _no_agent(session_id, agent_id)
+            self._require_agent(session_id, agent_id)
+            return []
         return [_session_message(each) for each in conversation.listed(limit, offset)]
 
     def create_multi_agent(
@@ -234,11 +235,19 @@ class HoldfastRepository(SessionRepository):
         found = self._handles.find(key_of(NAME, *names))
         return None if found is None else AgentMessages(found)
 
-    def _open(self, session_id: str, agent_id: str) -> AgentMessages:
+    def opened(self, session_id: str, agent_id: str) -> AgentMessages:
+        """An agent's messages. Were they ended or erased, and not the agent, they begin anew."""
         found = self.conversation(session_id, agent_id)
         if found is None:
-            raise _no_agent(session_id, agent_id)
+            self._require_agent(session_id, agent_id)
+            found = AgentMessages(
+                self._handles.open(key_of(NAME, session_id, agent_id))
+            )
         return found
+
+    def _require_agent(self, session_id: str, agent_id: str) -> None:
+        if not self._records.is_there(self._agent_key(session_id, agent_id)):
+            raise _no_agent(session_id, agent_id)
 
     def _require(self, session_id: str) -> None:
         if not self._records.is_there(key_of(SESSION, session_id)):

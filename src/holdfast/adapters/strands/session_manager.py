@@ -229,9 +229,7 @@ class HoldfastSessionManager(RepositorySessionManager):
         await asyncio.to_thread(self.sync_multi_agent, event.source)
 
     def _messages(self, agent: Any) -> AgentMessages:
-        found = self._repository.conversation(self.session_id, agent.agent_id)
-        assert found is not None, "an agent is in its session once it is initialized"
-        return found
+        return self._repository.opened(self.session_id, agent.agent_id)
 
     def _run_of(self, agent: Any) -> InvocationTurn | None:
         return self._repository.runs.get((self.session_id, agent.agent_id))
