@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 from scripted import ScriptedModel, words_of
 from strands import Agent, tool
+from strands.agent.conversation_manager import (
+    SlidingWindowConversationManager,
+    SummarizingConversationManager,
+)
 from strands.hooks import AfterModelCallEvent, BeforeToolCallEvent
 from strands.multiagent import GraphBuilder
 
@@ -202,6 +206,47 @@ def test_an_agent_whose_messages_were_ended_or_erased_begins_anew(where: str, ho
     agent_on(where)("new")
     assert words_of(agent_on(where).messages) == ["new", "Yes."]
     assert judge(holdfast.open(where)) == []
+
+
+@pytest.mark.parametrize("how", ["end", "erase", "reset", "rewind"])
+def test_what_a_window_had_left_out_hides_nothing_of_what_was_begun_anew(
+    where: str, how: str
+) -> None:
+    def asked(prompt: str) -> list[str]:
+        agent = agent_on(where, conversation_manager=SlidingWindowConversationManager(4))
+        agent(prompt)
+        return words_of(agent.model.asked[-1])  # type: ignore[attr-defined]
+
+    for number in range(5):
+        asked(f"question {number}")
+    kept: list[str] = []
+    if how == "rewind":
+        session = holdfast.open(where).session(KEY, create=False)
+        session.rewind([*session.transcript()][1].id)
+        kept = ["question 0", "Yes."]
+    else:
+        start_over(how, where)
+    assert asked("new") == [*kept, "new"]
+    assert asked("And then?") == [*kept, "new", "Yes.", "And then?"]
+
+
+@pytest.mark.parametrize("how", ["end", "erase", "reset"])
+def test_a_summary_of_what_was_ended_is_not_told_in_what_was_begun_anew(
+    where: str, how: str
+) -> None:
+    def agent(*answers: Any) -> Agent:
+        manager = SummarizingConversationManager(summary_ratio=0.8, preserve_recent_messages=1)
+        return agent_on(where, *answers, conversation_manager=manager)
+
+    for number in range(5):
+        agent()(f"question {number}")
+    long = agent(["They spoke."])
+    long.conversation_manager.reduce_context(long)
+    long("And now?")
+    assert words_of(agent().messages)[0] == "They spoke."
+    start_over(how, where)
+    agent()("new")
+    assert words_of(agent().messages) == ["new", "Yes."]
 
 
 def test_a_guardrail_redacts_what_the_user_said(where: str) -> None:

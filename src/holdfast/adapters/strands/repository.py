@@ -114,7 +114,29 @@ class HoldfastRepository(SessionRepository):
     ) -> SessionAgent | None:
         """The agent of this id, if the session has one."""
         found = self._records.read(self._agent_key(session_id, agent_id))
-        return None if found is None else SessionAgent.from_dict(found)
+        if found is None:
+            return None
+        agent = SessionAgent.from_dict(found)
+        managed = agent.conversation_manager_state
+        if self._is_of_others(managed, session_id, agent_id):
+            agent.conversation_manager_state = {
+                **managed,
+                "removed_message_count": 0,
+                "summary_message": None,
+            }
+        return agent
+
+    def _is_of_others(
+        self, managed: dict[str, Any], session_id: str, agent_id: str
+    ) -> bool:
+        """Whether a conversation manager has left out more than there is: the messages were begun
+        anew since, or rewound.
+        """
+        removed = managed.get("removed_message_count", 0)
+        if not removed:
+            return False
+        conversation = self.conversation(session_id, agent_id)
+        return conversation is None or len(conversation.ids()) < removed
 
     def update_agent(
         self, session_id: str, session_agent: SessionAgent, **kwargs: Any
