@@ -286,6 +286,18 @@ def test_a_prompt_without_an_answer_and_the_next_one_are_sent_as_one_message(whe
     assert words_of(other.messages) == ["Book a table.", "For two.", "Yes."]
 
 
+def test_what_is_sent_begins_with_a_prompt_though_the_first_one_is_hidden(where: str) -> None:
+    agent_on(where)("Book a table.")
+    session = holdfast.open(where).session(KEY, create=False)
+    session.label(next(iter(session.transcript())).id, visible_to_model=False)
+    agent = agent_on(where)
+    agent("For two.")
+    [asked] = agent.model.asked  # type: ignore[attr-defined]
+    assert [message["role"] for message in asked] == ["user", "assistant", "user"]
+    assert words_of(asked) == ["(earlier messages are not shown)", "Yes.", "For two."]
+    assert words_of(agent_on(where).messages) == ["Yes.", "For two.", "Yes."]
+
+
 def test_a_graph_goes_on_where_it_was(where: str) -> None:
     def graph(*answers: Any) -> Any:
         builder = GraphBuilder()

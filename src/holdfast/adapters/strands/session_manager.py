@@ -35,6 +35,7 @@ from holdfast.adapters.strands.invocation import InvocationTurn
 from holdfast.adapters.strands.repository import HoldfastRepository
 from holdfast.domain.arguments import kind_of
 from holdfast.errors import BadArgument, HoldfastError
+from holdfast.formats.anthropic.messages import EARLIER
 
 INTERRUPTED = "Tool was interrupted."
 EVENT_ID = "event_id"
@@ -164,7 +165,7 @@ class HoldfastSessionManager(RepositorySessionManager):
                 yield event
             return
         await run.model_called()
-        context = replace(context, messages=_alternating(context.messages))
+        context = replace(context, messages=_sent(context.messages))
         try:
             async for event in next_fn(context):
                 if "event" in event:
@@ -245,11 +246,14 @@ def _calls(messages: Any, kind: str) -> list[str]:
     return found
 
 
-def _alternating(messages: list[Any]) -> list[Any]:
-    """What the model is sent, with neighbours of one role as one message: a prompt whose invocation
-    was killed before it said anything stands before the next one, and some providers refuse that.
+def _sent(messages: list[Any]) -> list[Any]:
+    """What the model is sent: a prompt first, and neighbours of one role as one message. The first
+    prompt may have been hidden, and one whose invocation was killed before it said anything stands
+    before the next one; some providers refuse that.
     """
     found: list[Any] = []
+    if messages and messages[0]["role"] == "assistant":
+        found.append({"role": "user", "content": [{"text": EARLIER}]})
     for message in messages:
         if found and found[-1]["role"] == message["role"]:
             content = [*found[-1]["content"], *message["content"]]
