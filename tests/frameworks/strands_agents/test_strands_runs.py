@@ -150,6 +150,27 @@ def test_two_agents_on_one_session_know_what_the_other_has_said(where: str) -> N
     assert words_of(agent_on(where).messages) == [*said, "three."]
 
 
+@pytest.mark.parametrize("how", ["hidden", "rewound"])
+def test_an_agent_that_is_kept_knows_what_was_hidden_or_rewound_meanwhile(
+    where: str, how: str
+) -> None:
+    agent = agent_on(where)
+    for number in range(3):
+        agent(f"question {number}")
+    session = holdfast.open(where).session(KEY, create=False)
+    said = [*session.transcript()]
+    if how == "hidden":
+        for message in said[2:]:
+            session.label(message.id, visible_to_model=False)
+    else:
+        session.rewind(said[1].id)
+    agent("And now?")
+    asked = agent.model.asked  # type: ignore[attr-defined]
+    assert words_of(asked[-1]) == ["question 0", "Yes.", "And now?"]
+    agent("And then?")
+    assert words_of(asked[-1]) == ["question 0", "Yes.", "And now?", "Yes.", "And then?"]
+
+
 def test_invocations_of_one_session_wait_for_each_other(where: str) -> None:
     agents = [agent_on(where, [f"{name} "] * 3) for name in range(4)]
 

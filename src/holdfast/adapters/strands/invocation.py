@@ -14,7 +14,7 @@ from holdfast.adapters.strands.agent_messages import AgentMessages, Record
 from holdfast.errors import AlreadyAccepted, HoldfastError, NotFound
 from holdfast.formats.frameworks.strands import NAME, message_of
 from holdfast.formats.reading import fields, text
-from holdfast.runtime.live.session_log import speak
+from holdfast.runtime.live.session_log import SessionLog, speak
 from holdfast.runtime.plans.plan import Plan, read, run
 from holdfast.runtime.plans.plan_asyncio import arun
 from holdfast.runtime.turns.running_turn import RunningTurn
@@ -30,6 +30,7 @@ class InvocationTurn:
         self.messages = messages
         self._work = work
         self._log = messages.session._log
+        self._view = _view(self._log)
         self._stream: PushStream | None = None
         self._failed: str | None = None
         self._shown: list[str] = []
@@ -60,11 +61,14 @@ class InvocationTurn:
         return self._log.log().turns[self._work.number].seq == seq + 1
 
     def follows(self, last: "InvocationTurn") -> bool:
-        """Whether nothing was said between another invocation and this one."""
+        """Whether nothing was said between another invocation and this one, nor hidden, rewound or
+        reworded since that one began.
+        """
         log = self._log.log()
         with self._log.lock:
             said = log.natural
-        return bool(said) and said[-1].turn == last._work.number and last.is_whole
+        is_next = bool(said) and said[-1].turn == last._work.number
+        return is_next and last.is_whole and self._view == last._view
 
     async def model_called(self) -> None:
         """The model is asked, in this invocation perhaps again: what a failed attempt has shown
@@ -164,6 +168,15 @@ class InvocationTurn:
         except BaseException:
             work.hand_over()
             raise
+
+
+def _view(log: SessionLog) -> tuple[int, set[str], int]:
+    """What lies on top of the messages: how often they were rewound, what is hidden, and how many
+    have other words.
+    """
+    folded = log.log()
+    with log.lock:
+        return len(folded.rewinds), set(folded.hidden), len(folded.edits)
 
 
 def _words(record: Record) -> str:
