@@ -301,6 +301,36 @@ def test_a_call_whose_outcome_nobody_knows_is_closed_in_their_form(
     assert "interrupted" in provider.asked[-1].words
 
 
+def test_a_session_that_was_rewound_to_a_call_goes_on(
+    store: holdfast.Store, provider: ScriptedProvider
+) -> None:
+    provider.answer("ask-01", calling(("water", {"row": 7})), ScriptedAnswer(("Done.",)))
+    history = HoldfastHistory(store.session("k"))
+    agent = gardener(provider)
+    agent.run_sync("ask-01", capabilities=[history])
+    _, calls, *_ = store.session("k").transcript()
+    store.session("k").rewind(calls.id)
+    agent.run_sync("ask-02", capabilities=[history])
+    assert provider.asked[-1].problems == ()
+    assert "interrupted" in provider.asked[-1].words
+
+
+def test_a_call_whose_id_was_used_before_is_closed_too(
+    store: holdfast.Store, provider: ScriptedProvider
+) -> None:
+    history = HoldfastHistory(store.session("k"))
+    call = ModelResponse(parts=[ToolCallPart("water", {"row": 7}, "c1")])
+    answer = ModelRequest(parts=[ToolReturnPart("water", "wet", "c1")])
+    with store.session("k").turn("ask-01") as turn:
+        for message in (call, answer, ModelResponse(parts=[TextPart("Done.")])):
+            turn.add(as_json([message])[0], "pydantic_ai")
+    with store.session("k").turn("ask-02") as turn:
+        turn.add(as_json([call])[0], "pydantic_ai")
+    gardener(provider).run_sync("ask-03", capabilities=[history])
+    assert provider.asked[-1].problems == ()
+    assert "interrupted" in provider.asked[-1].words
+
+
 def test_the_answer_of_one_tool_is_stored_while_another_runs(
     store: holdfast.Store, provider: ScriptedProvider
 ) -> None:

@@ -14,6 +14,8 @@ from holdfast.runtime.session import Session
 DEFERRED = "pydantic_ai_deferred"
 """The label of a response some of whose calls get their results from elsewhere: their ids."""
 
+ANSWERED = ("done", "failed")
+
 
 def history_of(session: Session, *, to_send: bool = False) -> list[Any]:
     """What stands in a session, as the framework's messages; `to_send`: as a client can send them."""
@@ -35,8 +37,10 @@ def _closed(session: Session, messages: list[Any]) -> list[Any]:
         return messages
     waiting = set(standing(session)[place].labels.get(DEFERRED, ()))
     for call in session.calls():
-        # One that was stored outside a turn is its caller's.
-        if call.state != "unknown" or call.turn is None:
+        # What was answered, and is not in the view any more, waits for nothing: it was rewound or
+        # hidden, or its id was used before. One that was stored outside a turn is its caller's.
+        is_over = call.state == "unknown" and call.turn is not None
+        if not is_over and call.state not in ANSWERED:
             waiting.add(call.call_id)
     if is_open & waiting:
         return messages
