@@ -648,6 +648,25 @@ def test_a_run_that_was_cancelled_has_an_interrupted_turn(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("model", [OpenAIResponsesModel, OpenAIChatCompletionsModel])
+def test_a_call_that_was_hidden_takes_its_output_with_it(
+    where: str, provider: ScriptedProvider, model: Any
+) -> None:
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        output = {"type": "function_call_output", "call_id": "c1", "output": "wet"}
+        said = {"role": "assistant", "content": "Done."}
+        await session.add_items([HELLO, CALL, output, said])
+        kept = session.store.session("k")
+        _, call, *_ = kept.transcript()
+        kept.label(call.id, visible_to_model=False)
+        await streamed(session, gardener(provider, model), "ask-01")
+        assert provider.asked[-1].problems == ()
+        assert "wet" not in provider.asked[-1].words
+
+    asyncio.run(run())
+
+
 def test_half_of_a_character_does_not_block_a_session(
     where: str, provider: ScriptedProvider
 ) -> None:

@@ -126,7 +126,9 @@ def unanswered(items: list[Item]) -> set[str]:
 
 
 def without_strays(items: list[Item]) -> list[Item]:
-    """These items without outputs whose call is not there: it was in what can't be read."""
+    """These items without outputs whose call is not there: it was hidden, or is in
+    what can't be read.
+    """
     calls = {item["call_id"] for item in items if is_call(item)}
     kept = []
     for item in items:

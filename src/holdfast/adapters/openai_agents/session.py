@@ -300,10 +300,11 @@ def _items(session: Session, *, to_send: bool) -> list[Item]:
     """What stands in a session, as items."""
     items: list[Item] = []
     denials: list[Item] = []
-    is_damaged, in_turns = False, False
+    # A call that was hidden leaves its output in the view, which the API refuses.
+    may_stray, in_turns = to_send, False
     for seen in stored(session):
         payload = payload_of(seen)
-        is_damaged = is_damaged or payload is None
+        may_stray = may_stray or payload is None
         in_turns = in_turns or seen.turn is not None
         if to_send and may_have_halves(seen.body):
             # The client can't send half of a character: no run would ever get further.
@@ -319,7 +320,7 @@ def _items(session: Session, *, to_send: bool) -> list[Item]:
         items = answered_once(items, denials)
     if in_turns and unanswered(items):
         items = closed(items, _unknown(session))
-    return without_strays(items) if is_damaged else items
+    return without_strays(items) if may_stray else items
 
 
 def _unknown(session: Session) -> list[str]:
