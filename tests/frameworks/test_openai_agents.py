@@ -20,6 +20,7 @@ from agents import (
 )
 from agents.memory import OpenAIResponsesCompactionSession, Session
 from openai import AsyncOpenAI
+from pages import example
 
 import holdfast
 from holdfast.adapters.openai_agents import HoldfastSession
@@ -644,6 +645,29 @@ def test_a_run_that_was_cancelled_has_an_interrupted_turn(
         assert texts(session)[1].startswith("One ")
         [turn] = session.store.session("k").turns()
         assert turn.end == "interrupted"
+
+    asyncio.run(run())
+
+
+def test_prompts_in_a_row_are_sent_as_one_as_the_page_says(
+    where: str, provider: ScriptedProvider
+) -> None:
+    names: dict[str, Any] = {}
+    exec(example("openai-agents.md", "prompts_joined"), names)
+
+    async def run() -> None:
+        session = HoldfastSession("k", where)
+        agent = gardener(provider, OpenAIChatCompletionsModel)
+        for prompt in ("ask-01", "ask-02"):
+            await streamed(session, agent, prompt)
+        session.store.session("k").compact("It was summed up.", keep_turns=1)
+        session.store.session("k").append({"role": "user", "content": "cut off"})
+        result = Runner.run_streamed(agent, "ask-03", session=session, run_config=names["config"])
+        async for _ in session.stream(result):
+            pass
+        assert provider.asked[-1].problems == ()
+        for said in ("It was summed up.", "ask-02", "cut off", "ask-03"):
+            assert said in provider.asked[-1].words
 
     asyncio.run(run())
 
