@@ -63,3 +63,13 @@ def test_what_is_in_a_step_is_read_back_or_refused(saver: HoldfastSaver) -> None
     assert wrong == []
     # One thread with a strange step takes no other out of the lists.
     assert len(list(saver.list(None))) > number / 2
+
+
+def test_a_step_that_was_stored_with_a_strange_id_hides_no_other_thread(
+    saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions took any id."""
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr("holdfast.adapters.langgraph.saver._check", lambda checkpoint: None)
+        saver.put(config("strange"), {**empty_checkpoint(), "id": 1.5}, {}, {})
+    assert "t" in [each.config["configurable"]["thread_id"] for each in saver.list(None)]

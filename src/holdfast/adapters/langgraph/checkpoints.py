@@ -406,7 +406,8 @@ def listed(
                 thread.begin(ns, found[0][1] if found else None)
     if address is None:
         # Ids begin with the time: among threads there is no other order.
-        found.sort(key=lambda each: each[1].id, reverse=True)
+        # As text: earlier versions took any id.
+        found.sort(key=lambda each: str(each[1].id), reverse=True)
     return found if limit is None else found[:limit]
 
 
